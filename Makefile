@@ -1,0 +1,86 @@
+# pace-node: every target runs as an ordinary user without root, except where its line says otherwise.
+# `make` alone lists them.
+
+SHELL        := /bin/bash
+.SHELLFLAGS  := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+export CGO_ENABLED ?= 0
+VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' || echo 0.0.0)
+LDFLAGS      := -s -w -X pace-node/internal/version.Version=$(VERSION)
+PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64 darwin-arm64
+RUN          := go run ./test/runner
+STATICCHECK  := build/tools/staticcheck
+
+.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim fuzz figures docs clean vuln
+
+help: ## list the targets
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-12s %s\n", $$1, $$2}'
+
+build/pace-node: $(shell find cmd internal platform -name '*.go' ! -name '*_test.go' 2>/dev/null) go.mod go.sum
+	@mkdir -p build
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/pace-node
+	@ln -sf pace-node build/pacectl
+
+build: $(PLATFORMS) ## the binary for linux, windows and darwin, amd64 and arm64, into build/
+
+$(PLATFORMS):
+	@mkdir -p build/$@
+	GOOS=$(word 1,$(subst -, ,$@)) GOARCH=$(word 2,$(subst -, ,$@)) go build -trimpath -ldflags '$(LDFLAGS)' \
+		-o build/$@/pace-node$(if $(findstring windows,$@),.exe) ./cmd/pace-node
+
+test: ## every test that needs no root (what needs it is skipped by name)
+	$(RUN) test ./...
+
+race: ## the same under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(RUN) test -race ./...
+
+vet: ## go vet for every system
+	for os in linux windows darwin; do for arch in amd64 arm64; do GOOS=$$os GOARCH=$$arch go vet ./...; done; done
+	go vet -tags e2e ./test/...
+	go vet -tags crashpoints ./cmd/... ./internal/...
+
+$(STATICCHECK): tools/go.mod
+	@mkdir -p build/tools
+	cd tools && go build -o ../$@ honnef.co/go/tools/cmd/staticcheck
+
+lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tidy
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt wants: $$out"; exit 1; fi
+	go mod tidy -diff
+	for os in linux windows darwin; do GOOS=$$os $(STATICCHECK) ./...; done
+	$(STATICCHECK) -tags e2e ./test/...
+
+e2e: build/pace-node ## whole nodes as processes in network namespaces of their own (needs root; skipped by name without)
+	$(RUN) test -tags e2e -timeout 25m ./test/e2e/...
+
+demo: build/pace-node ## four nodes on this machine find one another, join and are provisioned; runs until Ctrl-C
+	go run ./test/demo -binary build/pace-node
+
+demo-check: build/pace-node ## the demo, each step asserted, ending by itself
+	go run ./test/demo -binary build/pace-node -check
+
+bench: ## every benchmark
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+SEEDS ?= 100
+sim: ## fifty nodes powered on together over a simulated segment, SEEDS times, in virtual time
+	PACE_SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 60m -run '^TestSim' -v ./internal/node
+
+FUZZTIME ?= 30s
+fuzz: ## every fuzz target for FUZZTIME
+	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
+
+figures: build/pace-node ## measure, and write docs/figures.md (the parts in namespaces need root)
+	go run ./test/figures -binary build/pace-node -out docs/figures.md
+
+docs: ## write the generated pages of docs/ again
+	PACE_WRITE_DOCS=1 go test -count=1 -run 'Docs|Drift|Markdown|Man' ./internal/...
+
+VULNDB ?= v0.0.0-20261105234957-e22db6528018
+vuln: ## known vulnerabilities, by the database's module
+	cd tools && go build -o ../build/tools/govulncheck golang.org/x/vuln/cmd/govulncheck && go mod download golang.org/x/vulndb@$(VULNDB)
+	build/tools/govulncheck -db file://$$(go env GOMODCACHE)/golang.org/x/vulndb@$(VULNDB)/data/osv ./...
+
+clean: ## remove what was built
+	rm -rf build

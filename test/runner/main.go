@@ -1,0 +1,250 @@
+// Command runner runs the project's tests and fuzz targets: it prints what failed whole and the rest a line a package, names every
+// skipped test with its reason, and in CI fails on a skip that test/allowed-skips.txt does not list.
+//
+//	go run ./test/runner test [go test flags and packages]
+//	go run ./test/runner fuzz -time 30s ./internal/...
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fatal(errors.New("usage: runner test|fuzz …"))
+	}
+	var err error
+	switch os.Args[1] {
+	case "test":
+		err = runTests(os.Args[2:])
+	case "fuzz":
+		err = runFuzz(os.Args[2:])
+	default:
+		err = fmt.Errorf("no verb %q: test or fuzz", os.Args[1])
+	}
+	if err != nil {
+		fatal(err)
+	}
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "runner:", err)
+	os.Exit(1)
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+type key struct{ pkg, test string }
+
+func runTests(args []string) error {
+	allowed, err := allowedSkips("test/allowed-skips.txt")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	passed, failed, skips, scanErr := report(out, os.Stdout)
+	runErr := cmd.Wait()
+	if scanErr != nil {
+		return scanErr
+	}
+	bad := 0
+	for _, s := range skips {
+		why, ok := allowed[s.test]
+		switch {
+		case ok && why != "":
+			fmt.Printf("skipped %s: %s (allowed: %s)\n", s.test, s.reason, why)
+		case os.Getenv("CI") != "":
+			fmt.Printf("SKIPPED %s: %s: not in test/allowed-skips.txt\n", s.test, s.reason)
+			bad++
+		default:
+			fmt.Printf("skipped %s: %s\n", s.test, s.reason)
+		}
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, len(skips))
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%d failed", failed)
+	case runErr != nil:
+		return runErr
+	case bad > 0:
+		return fmt.Errorf("%d skipped without leave", bad)
+	case passed == 0:
+		return errors.New("no test ran")
+	}
+	return nil
+}
+
+type skip struct{ test, reason string }
+
+// report reads go test's events, prints what a person wants to see, and counts.
+func report(r io.Reader, w io.Writer) (passed, failed int, skips []skip, err error) {
+	kept := map[key][]string{}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 1<<20), 16<<20)
+	for sc.Scan() {
+		var e event
+		if json.Unmarshal(sc.Bytes(), &e) != nil {
+			fmt.Fprintln(w, sc.Text())
+			continue
+		}
+		k := key{e.Package, e.Test}
+		switch e.Action {
+		case "output":
+			kept[k] = append(kept[k], e.Output)
+		case "build-output":
+			fmt.Fprint(w, e.Output)
+		case "pass":
+			if e.Test == "" {
+				fmt.Fprintf(w, "ok   %s (%.1fs)\n", e.Package, e.Elapsed)
+			} else {
+				passed++
+			}
+			delete(kept, k)
+		case "skip":
+			if e.Test != "" {
+				skips = append(skips, skip{e.Package + "." + e.Test, reason(kept[k])})
+			}
+			delete(kept, k)
+		case "fail":
+			if e.Test == "" {
+				fmt.Fprintf(w, "FAIL %s (%.1fs)\n%s", e.Package, e.Elapsed, strings.Join(kept[k], ""))
+				if strings.Join(kept[k], "") != "" && !slices.ContainsFunc(kept[k], func(s string) bool { return strings.HasPrefix(s, "FAIL") }) {
+					failed++
+				}
+			} else {
+				failed++
+				fmt.Fprint(w, strings.Join(kept[k], ""))
+			}
+			delete(kept, k)
+		}
+	}
+	return passed, failed, skips, sc.Err()
+}
+
+var skipLine = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)$`)
+
+func reason(output []string) string {
+	for _, line := range output {
+		if m := skipLine.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
+			return m[1]
+		}
+	}
+	return "no reason given"
+}
+
+// allowedSkips reads lines "package.Test<tab or spaces># reason"; a line without a reason is refused.
+func allowedSkips(path string) (map[string]string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i, line := range strings.Split(string(b), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, why, _ := strings.Cut(line, "#")
+		if strings.TrimSpace(why) == "" {
+			return nil, fmt.Errorf("%s:%d: %q has no reason: write name # reason", path, i+1, line)
+		}
+		out[strings.TrimSpace(name)] = strings.TrimSpace(why)
+	}
+	return out, nil
+}
+
+func runFuzz(args []string) error {
+	flags := flag.NewFlagSet("fuzz", flag.ExitOnError)
+	each := flags.Duration("time", 30*time.Second, "how long each target runs")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	pkgs, err := exec.Command("go", append([]string{"list"}, flags.Args()...)...).Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	type target struct{ pkg, name string }
+	var all []target
+	for _, p := range strings.Fields(string(pkgs)) {
+		list, err := exec.Command("go", "test", "-list", "^Fuzz", p).Output()
+		if err != nil {
+			return fmt.Errorf("list the fuzz targets of %s: %w\n%s", p, err, list)
+		}
+		for _, line := range strings.Fields(string(list)) {
+			if strings.HasPrefix(line, "Fuzz") {
+				all = append(all, target{p, line})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("no fuzz target found")
+	}
+	// Two at a time with one worker each: what two cores carry.
+	type result struct {
+		target
+		out []byte
+		err error
+	}
+	work, done := make(chan target), make(chan result)
+	for range 2 {
+		go func() {
+			for t := range work {
+				cmd := exec.Command("go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), "-parallel", "1", t.pkg)
+				out, err := cmd.CombinedOutput()
+				done <- result{t, out, err}
+			}
+		}()
+	}
+	go func() {
+		for _, t := range all {
+			work <- t
+		}
+		close(work)
+	}()
+	failed := 0
+	for range all {
+		r := <-done
+		if r.err != nil {
+			failed++
+			fmt.Printf("FAIL %s %s\n%s\n", r.pkg, r.name, r.out)
+			continue
+		}
+		lines := bytes.Split(bytes.TrimSpace(r.out), []byte("\n"))
+		last := ""
+		for _, l := range lines {
+			if bytes.Contains(l, []byte("execs:")) {
+				last = string(l)
+			}
+		}
+		fmt.Printf("ok   %s %s %s\n", r.pkg, r.name, strings.TrimSpace(last))
+	}
+	fmt.Printf("%d passed, %d failed\n", len(all)-failed, failed)
+	if failed > 0 {
+		return fmt.Errorf("%d fuzz targets failed", failed)
+	}
+	return nil
+}
