@@ -27,6 +27,8 @@ const (
 	// SnapshotChunkSize is the most snapshot bytes that fit one push beside the
 	// other fields of a chunk.
 	SnapshotChunkSize = MaxAnswer - snapshotChunkOverhead
+	// MaxCommand is the most command bytes that fit one push beside its other fields.
+	MaxCommand = MaxAnswer - commandOverhead
 	// MaxRaftStreamHeader is the longest header of a raft stream.
 	MaxRaftStreamHeader = 4*fieldHeader + 3*MaxID + 8
 
@@ -40,4 +42,6 @@ const (
 
 	// kind, epoch, revision, index, count, digest, bytes
 	snapshotChunkOverhead = 7*fieldHeader + 1 + 8 + 8 + 4 + 4 + digestSize
+	// kind, epoch, previous revision, revision, bytes
+	commandOverhead = 5*fieldHeader + 1 + 3*8
 )

@@ -58,7 +58,7 @@ func (o ControlOp) String() string {
 	return "unknown"
 }
 
-// maxWindowDigits: 86400 seconds, the longest window, has five; one more lets a
+// maxWindowDigits: 86400 seconds, the longest window, has five; ten let a
 // larger number arrive and be refused by name.
 const maxWindowDigits = 10
 
@@ -108,21 +108,24 @@ func AppendControlMember(dst []byte, id string, key [32]byte) []byte {
 	return append(append(dst, id...), key[:]...)
 }
 
-// ControlMember splits id‖key.
+// ControlMember splits id‖key. An argument that is letters of an id to the end is
+// an id without a key, whatever its length, and refused.
 func ControlMember(argument []byte) (id string, key [32]byte, ok bool) {
 	n := len(argument) - keySize
-	if n < 1 || n > MaxID || !ValidID(string(argument[:n])) {
+	if n < 1 || n > MaxID || idLetters(argument) || !ValidID(string(argument[:n])) {
 		return "", key, false
 	}
 	copy(key[:], argument[n:])
 	return string(argument[:n]), key, true
 }
 
-// ControlTarget reads the argument of reject: an id, or id‖key. Whole text that
-// is an id is one: 32 bytes of a key are all letters of an id by a chance of 10⁻¹⁹.
+// ControlTarget reads the argument of reject: an id, or id‖key. Letters of an id
+// to the end are an id, and refused if they are too many: that the 32 bytes of a
+// key are all such letters has a chance of 10⁻¹⁹.
 func ControlTarget(argument []byte) (id string, key [32]byte, hasKey, ok bool) {
-	if len(argument) <= MaxID && ValidID(string(argument)) {
-		return string(argument), key, false, true
+	if idLetters(argument) {
+		id = string(argument)
+		return id, key, false, ValidID(id)
 	}
 	id, key, ok = ControlMember(argument)
 	return id, key, ok, ok

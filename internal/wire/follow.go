@@ -83,7 +83,7 @@ func DecodeSnapshotChunk(b []byte) (SnapshotChunk, error) {
 type CommandPush struct {
 	Epoch          uint64
 	Prev, Revision uint64 // the state before and after it
-	Bytes          []byte // empty when the command is of others only; an alias of the input when decoded
+	Bytes          []byte // at most MaxCommand; empty when the command is of others only; an alias of the input when decoded
 }
 
 // Append appends the push, its kind first.
@@ -99,7 +99,7 @@ func (c *CommandPush) Append(dst []byte) []byte {
 func DecodeCommandPush(b []byte) (CommandPush, error) {
 	f := ReadFields(b)
 	kind := PushKind(f.U8())
-	c := CommandPush{Epoch: f.U64(), Prev: f.U64(), Revision: f.U64(), Bytes: f.Bytes(0, MaxAnswer)}
+	c := CommandPush{Epoch: f.U64(), Prev: f.U64(), Revision: f.U64(), Bytes: f.Bytes(0, MaxCommand)}
 	if kind != PushCommand {
 		f.Reject()
 	}

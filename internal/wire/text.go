@@ -83,10 +83,10 @@ func hasByte[T ~string | ~[]byte](s T, c byte) bool {
 
 // ValidID reports whether s is [A-Za-z0-9._-]{1,64}: the one predicate for the
 // id of a node that asks to enroll or is typed by an operator.
-func ValidID(s string) bool {
-	if len(s) < 1 || len(s) > MaxID {
-		return false
-	}
+func ValidID(s string) bool { return len(s) >= 1 && len(s) <= MaxID && idLetters(s) }
+
+// idLetters reports whether s holds nothing but letters of an id.
+func idLetters[T ~string | ~[]byte](s T) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' ||
