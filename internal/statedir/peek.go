@@ -1,0 +1,85 @@
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"pace-node/internal/identity"
+)
+
+// Peek reads the record and the public key without the lock, beside a running node. It waits up to 2 s for one that is
+// just starting. ErrEmpty: no node has run here; otherwise the refusals of Open and Load.
+func Peek(path string) (Record, identity.PublicKey, error) { return peek(path, nil, peekWait) }
+
+func peek(path string, who *owner, wait time.Duration) (Record, identity.PublicKey, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Record{}, identity.PublicKey{}, err
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(pollEvery) {
+		record, key, err := peekOnce(path, who)
+		if err == nil {
+			return record, key, nil
+		}
+		// Only what a start in progress looks like is worth waiting for, and a start has made the lock's file first.
+		_, locked := os.Lstat(filepath.Join(path, LockFile))
+		if !errors.Is(err, ErrEmpty) || locked != nil || time.Now().After(end) {
+			return Record{}, identity.PublicKey{}, err
+		}
+	}
+}
+
+func peekOnce(path string, who *owner) (Record, identity.PublicKey, error) {
+	d := &Dir{path: path, who: who}
+	err := d.distrust(kindSecret)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, identity.PublicKey{}, empty(path)
+	}
+	if err != nil {
+		return Record{}, identity.PublicKey{}, err
+	}
+	record, key, err := read(path)
+	if missing, ok := err.(*missingError); ok {
+		if missing.store != "" {
+			return Record{}, identity.PublicKey{}, damaged(d.file(missing.name), errors.New("it is missing"))
+		}
+		return Record{}, identity.PublicKey{}, empty(path)
+	}
+	if err != nil {
+		return Record{}, identity.PublicKey{}, err
+	}
+	return record, key.Public(), nil
+}
+
+func empty(path string) error {
+	return refuse(ErrEmpty, fmt.Sprintf("no node has run in %s yet", path), "start it, or mint its identity with: pace-node --print-identity")
+}
+
+// Identity is what --print-identity shows: the identity that is there, or, where nothing has run yet, the one that it
+// mints and the service will use. It never disturbs a node that runs or is just starting.
+func Identity(path string, opt Options, mint Mint) (Record, identity.PublicKey, error) {
+	var who *owner
+	if opt.Account != nil && os.Geteuid() == 0 {
+		who = &owner{opt.Account.UID, opt.Account.GID}
+	}
+	record, key, err := peek(path, who, 0)
+	if !errors.Is(err, ErrEmpty) {
+		return record, key, err
+	}
+	d, err := Open(path, opt)
+	if errors.Is(err, ErrInUse) {
+		return peek(path, who, peekWait)
+	}
+	if err != nil {
+		return Record{}, identity.PublicKey{}, err
+	}
+	record, private, err := d.Load(mint)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return Record{}, identity.PublicKey{}, err
+	}
+	return record, private.Public(), nil
+}
