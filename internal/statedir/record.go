@@ -106,7 +106,7 @@ var recordChecks = []recordCheck{
 	{"mode", func(r *Record) bool { return slices.Contains(Modes, r.Mode) }},
 	{"cluster", func(r *Record) bool { return identity.ValidMintedID(r.Cluster) }},
 	{"target", func(r *Record) bool { return (r.Target != nil) == (r.Mode == "pending") }},
-	{"target.cluster", func(r *Record) bool { return r.Target == nil || wire.ValidID(r.Target.Cluster) }},
+	{"target.cluster", func(r *Record) bool { return r.Target == nil || validCluster(r.Target.Cluster) }},
 	{"target.endpoint", func(r *Record) bool { return r.Target == nil || wire.ValidEndpoint(r.Target.Endpoint) }},
 	{"target.keys", func(r *Record) bool { return r.Target == nil || validKeys(r.Target.Keys) }},
 	{"joined.signer", func(r *Record) bool { return r.Joined == nil || validKeys([]string{r.Joined.Signer}) }},
@@ -114,10 +114,10 @@ var recordChecks = []recordCheck{
 		return r.Joined == nil || len(r.Joined.Roster) == 0 || json.Valid(r.Joined.Roster)
 	}},
 	{"rejections", func(r *Record) bool {
-		return !slices.ContainsFunc(r.Rejections, func(x Rejection) bool { return !wire.ValidID(x.Cluster) || x.LeftSeconds < 0 })
+		return !slices.ContainsFunc(r.Rejections, func(x Rejection) bool { return !validCluster(x.Cluster) || x.LeftSeconds < 0 })
 	}},
 	{"revoked_in", func(r *Record) bool {
-		return !slices.ContainsFunc(r.RevokedIn, func(s string) bool { return !wire.ValidID(s) })
+		return !slices.ContainsFunc(r.RevokedIn, func(s string) bool { return !validCluster(s) })
 	}},
 	{"remembered", func(r *Record) bool {
 		return !slices.ContainsFunc(r.Remembered, func(s string) bool { return !wire.ValidEndpoint(s) })
@@ -254,3 +254,6 @@ func decodeKey(data []byte) (seed [32]byte, err error) {
 	copy(seed[:], raw)
 	return seed, nil
 }
+
+// validCluster accepts what another fleet may call itself in a summary; our own ids are stricter.
+func validCluster(s string) bool { return len(s) > 0 && len(s) <= wire.MaxID && wire.ValidText(s) }
