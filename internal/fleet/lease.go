@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"time"
+
+	"pace-node/internal/identity"
+	"pace-node/internal/wire"
+)
+
+// Times of leases.
+const (
+	// LeaseLife is how long a lease is good for: longer than any step, and than a leader's change.
+	LeaseLife = 10 * time.Minute
+	// LeaseSlack is how far the leader's clock and what a machine knows of it may be apart.
+	LeaseSlack = 300 * time.Second
+	// LeaseSilence is after how long without any voter a machine refuses all work: what it holds of the roster, and so of
+	// who may lead, is an hour old then, five minutes of slack included.
+	LeaseSilence = 65 * time.Minute
+)
+
+// LeaseVerdict says whether a lease is good, or the first check that it failed.
+type LeaseVerdict uint8
+
+// Verdicts, in the order of the checks.
+const (
+	LeaseOK            LeaseVerdict = iota
+	LeaseMalformed                  // bytes that are no lease, or one of another format
+	LeaseSignerUnknown              // the roster that names the signer is not applied yet: try again
+	LeaseNotVoter                   // the signer is a member and no voter
+	LeaseSignature                  // not signed by the key that the roster holds for the signer
+	LeaseWrongCluster
+	LeaseWrongEpoch // of another recovery epoch
+	LeaseWrongTarget
+	LeaseWrongStep
+	LeaseWrongDigest // of another body
+	LeaseExpired
+	LeaseReplayed
+	LeaseOldTerm // of a leader that was followed by another
+	LeaseSilent  // no voter heard for LeaseSilence
+)
+
+// LeaseRow is one row of the table of verdicts.
+type LeaseRow struct {
+	Verdict LeaseVerdict
+	Name    string // reason label of pace_leases_refused_total, and what error 12 says
+	Retry   bool   // the same lease may be good in a moment
+}
+
+// LeaseVerdicts names every refusal, in the order of the checks.
+var LeaseVerdicts = []LeaseRow{
+	{LeaseMalformed, "malformed", false},
+	{LeaseSignerUnknown, "roster_not_applied", true},
+	{LeaseNotVoter, "not_voter", false},
+	{LeaseSignature, "signature", false},
+	{LeaseWrongCluster, "wrong_cluster", false},
+	{LeaseWrongEpoch, "wrong_epoch", false},
+	{LeaseWrongTarget, "wrong_target", false},
+	{LeaseWrongStep, "wrong_step", false},
+	{LeaseWrongDigest, "wrong_digest", false},
+	{LeaseExpired, "expired", false},
+	{LeaseReplayed, "replayed", false},
+	{LeaseOldTerm, "old_term", false},
+	{LeaseSilent, "no_voter_heard", true},
+}
+
+// String returns the verdict's name, "ok" for a good lease.
+func (v LeaseVerdict) String() string {
+	for i := range LeaseVerdicts {
+		if LeaseVerdicts[i].Verdict == v {
+			return LeaseVerdicts[i].Name
+		}
+	}
+	return "ok"
+}
+
+// Retry reports whether the same lease may be good in a moment.
+func (v LeaseVerdict) Retry() bool {
+	for i := range LeaseVerdicts {
+		if LeaseVerdicts[i].Verdict == v {
+			return LeaseVerdicts[i].Retry
+		}
+	}
+	return false
+}
+
+// LeaseInput is what a lease is judged by.
+type LeaseInput struct {
+	Raw        []byte // wire's lease
+	View       *View  // the applied state
+	Self       string // this machine's id
+	Step       string // the step that is asked for
+	BodyDigest [32]byte
+	LeaderNow  time.Time     // the leader's clock, as the session's heartbeat gives it
+	Silence    time.Duration // since any voter was heard
+	Seen       func(serial [16]byte) bool
+	// HighestTerm is the highest term that a followed heartbeat confirmed in this cluster and recovery epoch.
+	HighestTerm uint64
+}
+
+// leaseFacts is the input with what the checks before have found.
+type leaseFacts struct {
+	in     *LeaseInput
+	lease  wire.Lease
+	bad    bool // the bytes are no lease
+	signer *record
+}
+
+type leaseCheck struct {
+	verdict LeaseVerdict
+	fails   func(*leaseFacts) bool
+}
+
+// leaseChecks is the order of the checks; the first that fails is the verdict.
+var leaseChecks = []leaseCheck{
+	{LeaseMalformed, func(f *leaseFacts) bool { return f.bad }},
+	{LeaseSignerUnknown, func(f *leaseFacts) bool { return f.signer == nil }},
+	{LeaseNotVoter, func(f *leaseFacts) bool { return f.signer != nil && f.signer.Role != RoleVoter }},
+	{LeaseSignature, func(f *leaseFacts) bool {
+		return f.signer == nil || !identity.Verify(f.signer.Key, f.lease.Claims.Message(), f.lease.Signature)
+	}},
+	{LeaseWrongCluster, func(f *leaseFacts) bool { return f.lease.Claims.Cluster != f.in.View.Cluster() }},
+	{LeaseWrongEpoch, func(f *leaseFacts) bool { return f.lease.Claims.Epoch != f.in.View.Epoch() }},
+	{LeaseWrongTarget, func(f *leaseFacts) bool { return f.lease.Claims.Target != f.in.Self }},
+	{LeaseWrongStep, func(f *leaseFacts) bool { return f.lease.Claims.Step != f.in.Step }},
+	{LeaseWrongDigest, func(f *leaseFacts) bool { return f.lease.Claims.Digest != f.in.BodyDigest }},
+	{LeaseExpired, func(f *leaseFacts) bool { return leaseExpired(f.lease.Claims.Expiry, f.in.LeaderNow) }},
+	{LeaseReplayed, func(f *leaseFacts) bool { return f.in.Seen != nil && f.in.Seen(f.lease.Claims.Serial) }},
+	{LeaseOldTerm, func(f *leaseFacts) bool { return f.lease.Claims.Term < f.in.HighestTerm }},
+	{LeaseSilent, func(f *leaseFacts) bool { return f.in.Silence >= LeaseSilence }},
+}
+
+// leaseExpired compares in seconds: the claim is a peer's number and may be any.
+func leaseExpired(expiry uint64, now time.Time) bool {
+	at := now.Unix() - int64(LeaseSlack/time.Second)
+	return at > 0 && uint64(at) > expiry
+}
+
+// JudgeLease checks a lease against the applied state, in the order of LeaseVerdicts. The claims are those of the lease
+// wherever its bytes read, also of a refused one.
+func JudgeLease(in LeaseInput) (wire.LeaseClaims, LeaseVerdict) {
+	if in.View == nil {
+		in.View = New().View()
+	}
+	f := leaseFacts{in: &in}
+	lease, err := wire.DecodeLease(in.Raw)
+	if err != nil {
+		f.bad = true
+	} else {
+		f.lease = lease
+		f.signer = in.View.record(lease.Claims.Signer)
+	}
+	for i := range leaseChecks {
+		if leaseChecks[i].fails(&f) {
+			return f.lease.Claims, leaseChecks[i].verdict
+		}
+	}
+	return f.lease.Claims, LeaseOK
+}
+
+// SignLease returns the lease of these claims, signed by the leader's key.
+func SignLease(key identity.PrivateKey, claims wire.LeaseClaims) []byte {
+	return wire.EncodeLease(&claims, key.Sign(claims.Message()))
+}
