@@ -1,0 +1,224 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Severity of a condition.
+type Severity uint8
+
+// Severities, mildest first.
+const (
+	Notice Severity = iota
+	Warning
+	Alert
+	severityCount
+)
+
+// String returns the severity's word.
+func (s Severity) String() string { return [severityCount]string{"notice", "warning", "alert"}[s] }
+
+// ConditionRow is one row of the table of conditions.
+type ConditionRow struct {
+	ID       string
+	Severity Severity
+	// Remedy is what a person can paste. Each {name} stands for an argument of
+	// Raise, in order; one that cannot be pasted is shown escaped behind the
+	// template instead.
+	Remedy string
+	About  string // for the page of conditions
+}
+
+// Conditions is the table of conditions: every one that this node can raise.
+var Conditions = []ConditionRow{
+	{"foreign-fleet-visible", Warning, "pace-node --cluster-status", "Another fleet was proven on this network and neither yields, or a pin refused it. It goes 5 minutes after the last proof of that fleet. The detail names the fleet, and with a pin the key to add to it."},
+	{"enrollment-window-open", Notice, "pace-node --enroll-auto-approve=off", "Machines that ask to join are admitted without a person comparing keys, until the window ends."},
+	{"enrollment-requests-waiting", Notice, "pace-node --enroll-list", "Machines wait for a person's word. Compare each key with what --print-identity printed on that machine."},
+	{"own-key-revoked", Alert, "pace-node --reset-identity", "The fleet named in the detail has forgotten this machine: its key is never admitted there again. The reset makes it a new machine, which can ask anew."},
+	{"pin-disagrees", Alert, "pace-node --cluster-status", "The pin that is set does not admit the fleet that this machine is in. It serves on, takes no work, and the pin or the membership has to be set right: pacectl node prints the pin of this fleet."},
+	{"consensus-leader-silent", Alert, "pacectl fleet status", "No leader of the fleet has been heard for the time that the detail says. What is shown is this node's own picture, which grows old."},
+	{"single-voter-fleet", Notice, "pace-node --cluster-admit={id}={endpoint}", "The fleet has members and one voter: what the voter holds is held once. Promote two machines that stay on."},
+	{"clock-skewed", Warning, "timedatectl status", "This machine's clock and the leader's differ by more than the detail says. Nothing here depends on dates, but leases are judged on the leader's clock and people read the log's."},
+	{"identity-clash", Alert, "pace-node --reset-identity", "Two machines with different keys answer for one id. Neither is provisioned. Run the reset on the copy."},
+	{"identity-cloned", Alert, "pace-node --reset-identity", "One key is spoken from two live machines: a copied disk or image. Both are kept out of provisioning. Run the reset on the copy."},
+	{"discovery-no-interface", Warning, "pace-node --check-arguments --fleet-seed=HOST", "No network interface can carry a beacon: they need IPv4 with a broadcast address. The detail lists each interface and why it was passed over. A seed finds the fleet without a beacon."},
+	{"mixed-node-versions", Notice, "pacectl member list", "Members run different versions; the one that the detail names holds the fleet's command format back."},
+	{"wire-version-seen", Notice, "pacectl node", "Datagrams of another version of the discovery wire were heard: an older or newer node on this network that this one cannot see. Upgrade the nodes of a network together."},
+	{"admin-endpoint-off", Warning, "pace-node --check-arguments --admin-listen=127.0.0.1:6690", "Metrics and health are not served: the address of --admin-listen is taken or cannot be bound. It is tried again every 30 seconds."},
+	{"provisioning-paused", Warning, "pace-node --check-arguments --provision-helper=PATH", "The fleet has members and its leader has nothing to provision them with, or an operator paused the queue: pacectl queue resume."},
+	{"provisioning-helper-missing", Warning, "pace-node --check-arguments --provision-helper=PATH", "The helper that is set cannot be run on this voter, so this voter could not provision if it led."},
+	{"provisioning-failing", Warning, "pacectl queue show {id}", "Machines fail to be provisioned again and again; the detail names one and its last error."},
+	{"fleet-format-newer", Alert, "pacectl node", "The fleet writes a format that this version does not read. It keeps what it has and serves on, and follows again after its own upgrade."},
+}
+
+// conditionRow returns the row of an id.
+func conditionRow(id string) (ConditionRow, bool) {
+	for _, r := range Conditions {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return ConditionRow{}, false
+}
+
+// changeLogEvery is how often a raised condition whose detail changes is said
+// again; raising and clearing are always said.
+const changeLogEvery = time.Minute
+
+// Board holds the conditions that are raised. It may be used from many
+// goroutines.
+type Board struct {
+	logger *slog.Logger
+	mu     sync.Mutex
+	raised map[string]*raised
+}
+
+type raised struct {
+	row            ConditionRow
+	detail, remedy string
+	since, said    time.Time
+}
+
+// NewBoard makes an empty board. A nil logger logs nothing.
+func NewBoard(logger *slog.Logger) *Board {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Board{logger: logger, raised: map[string]*raised{}}
+}
+
+// Raise raises a condition, or gives a raised one another detail. args fill the
+// remedy's places in order. It is logged once when it is raised, and at most once
+// a minute when its detail changes. An id that is not in the table is an error of
+// the program: it is logged and nothing is raised.
+func (b *Board) Raise(id, detail string, args ...string) {
+	row, ok := conditionRow(id)
+	if !ok {
+		b.logger.Error("condition without a row", "id", id)
+		return
+	}
+	remedy := Remedy(row, args...)
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.raised[id]
+	if r == nil {
+		b.raised[id] = &raised{row: row, detail: detail, remedy: remedy, since: now, said: now}
+		b.log("condition raised", row, detail, remedy)
+		return
+	}
+	if r.detail == detail && r.remedy == remedy {
+		return
+	}
+	r.detail, r.remedy = detail, remedy
+	if now.Sub(r.said) >= changeLogEvery {
+		r.said = now
+		b.log("condition changed", row, detail, remedy)
+	}
+}
+
+// Clear takes a condition back; one that is not raised is left alone.
+func (b *Board) Clear(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.raised[id]
+	if r == nil {
+		return
+	}
+	delete(b.raised, id)
+	b.logger.Info("condition cleared", "id", id, "severity", r.row.Severity.String(), "after", time.Since(r.since).Round(time.Second).String())
+}
+
+// Set raises or clears by a flag.
+func (b *Board) Set(on bool, id, detail string, args ...string) {
+	if on {
+		b.Raise(id, detail, args...)
+	} else {
+		b.Clear(id)
+	}
+}
+
+func (b *Board) log(msg string, row ConditionRow, detail, remedy string) {
+	level := slog.LevelWarn
+	if row.Severity == Notice {
+		level = slog.LevelInfo
+	}
+	b.logger.Log(context.Background(), level, msg, "id", row.ID, "severity", row.Severity.String(), "detail", Sentence(detail), "remedy", remedy)
+}
+
+// List returns what is raised, worst first, then in the table's order.
+func (b *Board) List() []ConditionStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]ConditionStatus, 0, len(b.raised))
+	for _, row := range Conditions {
+		if r := b.raised[row.ID]; r != nil {
+			out = append(out, ConditionStatus{ID: row.ID, Severity: row.Severity.String(), Detail: r.detail, Remedy: r.remedy, SinceMS: time.Since(r.since).Milliseconds()})
+		}
+	}
+	slices.SortStableFunc(out, func(a, c ConditionStatus) int { return cmp.Compare(rank(c.Severity), rank(a.Severity)) })
+	return out
+}
+
+// Raised reports whether a condition is raised.
+func (b *Board) Raised(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.raised[id] != nil
+}
+
+func rank(severity string) int {
+	for s := range severityCount {
+		if s.String() == severity {
+			return int(s)
+		}
+	}
+	return -1
+}
+
+// Remedy fills the places of a row's remedy. Where an argument is missing or
+// cannot be pasted, the template keeps the place's name in capitals and the
+// argument follows as a shell comment, escaped.
+func Remedy(row ConditionRow, args ...string) string {
+	var out, after strings.Builder
+	rest, at := row.Remedy, 0
+	for {
+		before, inner, ok := strings.Cut(rest, "{")
+		out.WriteString(before)
+		if !ok {
+			break
+		}
+		name, tail, _ := strings.Cut(inner, "}")
+		switch {
+		case at >= len(args) || args[at] == "":
+			out.WriteString(strings.ToUpper(name))
+		case Pasteable(args[at]):
+			out.WriteString(args[at])
+		default:
+			out.WriteString(strings.ToUpper(name))
+			fmt.Fprintf(&after, " # %s is %s, which cannot be pasted", strings.ToUpper(name), Word(args[at]))
+		}
+		at++
+		rest = tail
+	}
+	return out.String() + after.String()
+}
+
+// ConditionsMarkdown is docs/conditions.md.
+func ConditionsMarkdown() string {
+	var b strings.Builder
+	b.WriteString("# Conditions\n\nWritten from the table in the code by `make docs`; a test fails where the two differ.\n\n" +
+		"A raised condition is in `pacectl node`, in `pacectl fleet status`, in the metric `pace_condition{id,severity}`, and once in the log when it is raised and when it is cleared.\n\n" +
+		"| Condition | Severity | What it means | Remedy |\n|---|---|---|---|\n")
+	for _, r := range Conditions {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", r.ID, r.Severity, r.About, r.Remedy)
+	}
+	return b.String()
+}

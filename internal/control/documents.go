@@ -1,0 +1,345 @@
+package control
+
+import (
+	"encoding/json"
+
+	"pace-node/internal/wire"
+)
+
+// DocumentVersion is "v" of every document that a verb prints. It is raised when
+// a member changes its meaning or goes; a new member does not raise it.
+const DocumentVersion = 1
+
+// Printable is a document that a verb prints: as JSON with --json, else as Text.
+type Printable interface {
+	// Text returns what a person reads, whole lines. Everything in it that came
+	// from another machine is escaped.
+	Text() string
+}
+
+// Every time span in a document is elapsed milliseconds, every date Unix seconds;
+// both are plain numbers, so that any tool reads them. Text of other machines is
+// raw in JSON, where encoding keeps it harmless.
+
+// Identity is what --print-identity prints.
+type Identity struct {
+	V         int    `json:"v"`
+	NodeID    string `json:"node_id"`
+	PublicKey string `json:"public_key"` // key text
+	// Host is what the node advertises, without a port; RaftPort is --listen-raft's.
+	Host     string `json:"host"`
+	RaftPort int    `json:"raft_port"`
+	// ClusterAdmit is filled in when the document is printed.
+	ClusterAdmit string `json:"cluster_admit"`
+}
+
+// Window is the auto-approve window.
+type Window struct {
+	Armed   bool  `json:"armed"`
+	LeftMS  int64 `json:"left_ms,omitempty"`
+	ArmedAt int64 `json:"armed_at,omitempty"` // Unix seconds
+}
+
+// Decisions of an enrollment row.
+const (
+	DecisionWaiting  = "waiting"
+	DecisionApproved = "approved"
+	DecisionAuto     = "auto-approved"
+	DecisionRejected = "rejected"
+)
+
+// EnrollList is the answer of EnrollControl list.
+type EnrollList struct {
+	V       int         `json:"v"`
+	Cluster string      `json:"cluster"`
+	Window  Window      `json:"window"`
+	Rows    []EnrollRow `json:"rows"`
+}
+
+// EnrollRow is one machine that asked.
+type EnrollRow struct {
+	Decision string `json:"decision"` // waiting, approved, auto-approved, rejected
+	ID       string `json:"id"`
+	Key      string `json:"key"` // key text
+	Name     string `json:"name,omitempty"`
+	Platform string `json:"platform,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Endpoint string `json:"endpoint"` // 0xFC endpoint as claimed
+	Source   string `json:"source"`   // address that the ask came from
+	AgeMS    int64  `json:"age_ms"`   // since the first ask
+	HeardMS  int64  `json:"heard_ms"` // since the last
+	Attempts uint64 `json:"attempts"`
+	// AddressDiffers: claimed endpoint and source disagree.
+	AddressDiffers bool `json:"address_differs,omitempty"`
+	// KeyConflict: another row, or a member, has this id under another key.
+	KeyConflict bool `json:"key_conflict,omitempty"`
+	// NameOf is the member that has the same name.
+	NameOf *NameClash `json:"name_of,omitempty"`
+	// ArmedAt says when the window that admitted this row was armed, Unix seconds.
+	ArmedAt int64 `json:"armed_at,omitempty"`
+	// Approve is the command that would admit it; filled in when the document is
+	// printed, empty when decided or when it cannot be pasted.
+	Approve string `json:"approve,omitempty"`
+}
+
+// NameClash names a member whose name a waiting machine has too.
+type NameClash struct {
+	ID      string `json:"id"`
+	HeardMS *int64 `json:"heard_ms"` // null: never heard
+}
+
+// Done is the answer of a verb that changes something: a sentence of what was
+// done, and the fleet's revision where the state changed.
+type Done struct {
+	V        int    `json:"v"`
+	Text     string `json:"text"`
+	Revision uint64 `json:"revision,omitempty"`
+}
+
+// Machine names a machine in a document.
+type Machine struct {
+	ID       string `json:"id"`
+	Name     string `json:"name,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"` // 0xFC
+}
+
+// View says how old the picture is that a document shows.
+type View struct {
+	Mode     string `json:"mode"` // solitary, pending, learner, voter
+	Leads    bool   `json:"leads"`
+	Epoch    uint64 `json:"epoch"`
+	Revision uint64 `json:"revision"`
+	AsOfMS   int64  `json:"as_of_ms"` // age of the picture; 0 where this node leads
+	// LeaderSilentMS is for how long no leader was heard; 0 while one is heard.
+	LeaderSilentMS int64 `json:"leader_silent_ms"`
+	VotersHeard    int   `json:"voters_heard"` // this node counts itself
+	VotersTotal    int   `json:"voters_total"`
+}
+
+// MemberStatus is one member.
+type MemberStatus struct {
+	ID           string            `json:"id"`
+	Key          string            `json:"key"`
+	Name         string            `json:"name,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Role         string            `json:"role"` // voter, learner, voter-pending, leaving
+	Platform     string            `json:"platform,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	Provisioning string            `json:"provisioning,omitempty"`
+	Endpoints    wire.Endpoints    `json:"endpoints"`
+	HeardMS      *int64            `json:"heard_ms"`           // null: not heard since this node started
+	Self         bool              `json:"self,omitempty"`     // the node that answers
+	Arrived      bool              `json:"arrived"`            // it has said Hello since its admission
+	Admitted     int64             `json:"admitted,omitempty"` // Unix seconds
+	AdmittedBy   string            `json:"admitted_by,omitempty"`
+	AdmittedMS   int64             `json:"admitted_ms,omitempty"` // elapsed since then, where this node knows it
+	// RaftPort is where a learner would open its consensus endpoint; 0 = 6680.
+	RaftPort int `json:"raft_port,omitempty"`
+	// Admit is the command that would make a learner a voter; filled in when the
+	// document is printed.
+	Admit string `json:"admit,omitempty"`
+}
+
+// Setting is a setting of the fleet.
+type Setting struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Default bool   `json:"default,omitempty"` // nobody has set it
+}
+
+// ClusterStatus is the answer of Status "cluster".
+type ClusterStatus struct {
+	V          int               `json:"v"`
+	Cluster    string            `json:"cluster"`
+	Created    uint64            `json:"created"`        // Unix seconds
+	AgeMS      int64             `json:"age_ms"`         // by this node's clock; 0 if the clock is before it
+	Leader     *Machine          `json:"leader"`         // null during an election
+	View       View              `json:"view"`           //
+	Members    []MemberStatus    `json:"members"`        // by id
+	PreApprove []PreApproved     `json:"pre_approved"`   //
+	Settings   []Setting         `json:"settings"`       //
+	Conditions []ConditionStatus `json:"conditions"`     // raised ones, worst first
+	Said       string            `json:"said,omitempty"` // one more sentence of the node
+}
+
+// PreApproved is a machine that may join without being asked about.
+type PreApproved struct {
+	ID   string `json:"id"`
+	Key  string `json:"key"`
+	Seat bool   `json:"seat,omitempty"` // as a voter
+}
+
+// ConditionStatus is a raised condition.
+type ConditionStatus struct {
+	ID       string `json:"id"`
+	Severity string `json:"severity"` // notice, warning, alert
+	Detail   string `json:"detail"`
+	Remedy   string `json:"remedy"`
+	SinceMS  int64  `json:"since_ms"`
+}
+
+// InterfaceStatus is one network interface that discovery used or passed over.
+type InterfaceStatus struct {
+	Name    string `json:"name"`
+	Address string `json:"address,omitempty"` // with its prefix length
+	Used    bool   `json:"used"`
+	Why     string `json:"why,omitempty"` // it was passed over
+}
+
+// DiscoveryStatus is the state of discovery.
+type DiscoveryStatus struct {
+	On         bool              `json:"on"`
+	Listener   string            `json:"listener,omitempty"`
+	Answering  string            `json:"answering,omitempty"`
+	Interfaces []InterfaceStatus `json:"interfaces"`
+	Said       string            `json:"said,omitempty"` // why it is off
+}
+
+// NodeStatus is the answer of Status "node".
+type NodeStatus struct {
+	V         int       `json:"v"`
+	Version   string    `json:"version"`
+	Mode      string    `json:"mode"`
+	NodeID    string    `json:"node_id"`
+	Name      string    `json:"name"`
+	PublicKey string    `json:"public_key"`
+	FleetID   string    `json:"fleet_id"`  // the pin to paste: <cluster-id>@<key>[,<key>…]
+	FleetPin  string    `json:"fleet_pin"` // the pin that is set, "" if none
+	Leader    *Machine  `json:"leader"`    // null while none is heard
+	View      View      `json:"view"`
+	Voters    int       `json:"voters"`
+	Learners  int       `json:"learners"`
+	Window    Window    `json:"auto_approve"`
+	Asks      *Asking   `json:"asks,omitempty"` // while pending
+	Endpoints Endpoints `json:"endpoints"`
+
+	Discovery  DiscoveryStatus   `json:"discovery"`
+	Peers      PeersStatus       `json:"peers"`
+	Seeds      []SeedStatus      `json:"seeds,omitempty"`
+	UptimeMS   int64             `json:"uptime_ms"`
+	StateDir   string            `json:"state_dir"`
+	Conditions []ConditionStatus `json:"conditions"`
+}
+
+// Asking is the fleet that a pending node asks.
+type Asking struct {
+	Cluster  string `json:"cluster"`
+	Leader   string `json:"leader,omitempty"`
+	Endpoint string `json:"endpoint"`
+	Outcome  string `json:"outcome,omitempty"` // of the last signed answer
+	AskedMS  int64  `json:"asked_ms"`          // since it went pending
+	HeardMS  *int64 `json:"heard_ms"`          // since the last signed answer
+}
+
+// SeedStatus is one seed and what became of it.
+type SeedStatus struct {
+	Endpoint string `json:"endpoint"`
+	Origin   string `json:"origin"`
+	Said     string `json:"said,omitempty"`
+}
+
+// Endpoints is where this node serves.
+type Endpoints struct {
+	Advertised string `json:"advertised"` // 0xFC, as told to peers; "" while withheld
+	Listen     string `json:"listen"`
+	Raft       string `json:"raft,omitempty"` // "" while no consensus port is open
+	Admin      string `json:"admin,omitempty"`
+}
+
+// PeersStatus counts what discovery and sessions know.
+type PeersStatus struct {
+	Heard         int `json:"heard"`         // by beacon
+	Authenticated int `json:"authenticated"` // proven under a roster key
+	ForeignFleets int `json:"foreign_fleets"`
+	Sessions      int `json:"sessions"`
+}
+
+// ConditionList is the answer of Status "conditions".
+type ConditionList struct {
+	V          int               `json:"v"`
+	Conditions []ConditionStatus `json:"conditions"`
+}
+
+// AuditEntry is one entry of the fleet's audit ring.
+type AuditEntry struct {
+	At       int64  `json:"at"` // Unix seconds, the leader's clock
+	By       string `json:"by"` // key text, or what acted
+	Did      string `json:"did"`
+	What     string `json:"what"`
+	Revision uint64 `json:"revision"`
+}
+
+// AuditList is the answer of Status "audit", oldest first.
+type AuditList struct {
+	V       int          `json:"v"`
+	View    View         `json:"view"`
+	Entries []AuditEntry `json:"entries"`
+}
+
+// QueueEntry is one machine in the provisioning queue.
+type QueueEntry struct {
+	ID            string `json:"id"`
+	Name          string `json:"name,omitempty"`
+	State         string `json:"state"` // one of QueueStates
+	Stage         string `json:"stage,omitempty"`
+	Attempt       int    `json:"attempt"`
+	LastError     string `json:"last_error,omitempty"`
+	DueMS         *int64 `json:"due_ms"`          // null: not waiting for a time; negative: overdue
+	LastSuccessMS *int64 `json:"last_success_ms"` // elapsed; null: never
+}
+
+// QueueStates are the states of a queue entry, in the order of the list.
+var QueueStates = []string{"running", "waiting", "held", "deferred", "backing off", "parked", "unconfirmed", "confirmed"}
+
+// QueueList is the answer of Queue list.
+type QueueList struct {
+	V       int          `json:"v"`
+	View    View         `json:"view"`
+	Paused  bool         `json:"paused"`
+	Why     string       `json:"why,omitempty"` // it is paused
+	Entries []QueueEntry `json:"entries"`
+}
+
+// QueueOutcome is one past run of a machine.
+type QueueOutcome struct {
+	At      int64  `json:"at"` // Unix seconds
+	Outcome string `json:"outcome"`
+	Stage   string `json:"stage,omitempty"`
+	Error   string `json:"error,omitempty"`
+	TookMS  int64  `json:"took_ms,omitempty"`
+}
+
+// QueueShow is the answer of Queue show and of Queue history.
+type QueueShow struct {
+	V         int             `json:"v"`
+	View      View            `json:"view"`
+	Entry     QueueEntry      `json:"entry"`
+	Component string          `json:"component,omitempty"`
+	BootID    string          `json:"boot_id,omitempty"`
+	Digest    string          `json:"config_digest,omitempty"`
+	Outcomes  []QueueOutcome  `json:"outcomes"` // oldest first, at most 20
+	Helper    json.RawMessage `json:"helper,omitempty"`
+}
+
+// HelperRun is the answer of Queue run-helper: what the helper was given and
+// what it said; nothing was configured.
+type HelperRun struct {
+	V      int             `json:"v"`
+	Input  json.RawMessage `json:"input"`
+	Output json.RawMessage `json:"output"`
+	TookMS int64           `json:"took_ms"`
+}
+
+// MemberShow is what `pacectl member show` prints.
+type MemberShow struct {
+	V      int          `json:"v"`
+	View   View         `json:"view"`
+	Member MemberStatus `json:"member"`
+}
+
+// MemberList is what `pacectl member list` prints.
+type MemberList struct {
+	V       int            `json:"v"`
+	View    View           `json:"view"`
+	Members []MemberStatus `json:"members"`
+}
