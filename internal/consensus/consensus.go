@@ -1,0 +1,579 @@
+// Package consensus keeps the fleet's replicated state on its voters: it is the only importer of hashicorp/raft, and holds
+// the log's store, its snapshots, leadership and the applier of fleet commands. It never looks at discovery or at the
+// provisioning queue, and decides nothing about the fleet: what a command means is package fleet's alone.
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"pace-node/internal/fleet"
+	"pace-node/internal/wire"
+)
+
+var (
+	// ErrNotLeader says that this voter does not lead: ask the leader.
+	ErrNotLeader = errors.New("this machine does not lead its fleet")
+	// ErrTimeout says that no quorum answered in time; the command may still be committed later.
+	ErrTimeout = errors.New("no quorum of voters answered in time")
+	// ErrClosed says that the store was closed under the caller.
+	ErrClosed = errors.New("the consensus store is closed")
+	// ErrOtherCluster says that the store on disk belongs to another fleet.
+	ErrOtherCluster = errors.New("the consensus store belongs to another fleet")
+	// ErrDamaged says that the store on disk does not read.
+	ErrDamaged = errors.New("the consensus store does not read")
+	// ErrFormatNewer says that the log holds a command of a later format; raft was stopped before it was applied.
+	ErrFormatNewer = errors.New("the fleet's log holds a command of a later format")
+)
+
+const (
+	// ringSize is how many recent commands are kept for learners that are a little behind; one further back gets a snapshot.
+	ringSize = 1024
+	// snapshotThreshold and trailingLogs bound the log: a fleet's state is small, so snapshots are cheap.
+	snapshotThreshold = 2048
+	trailingLogs      = 1024
+	snapshotsKept     = 2
+	// transportTimeout bounds one raft call to another voter.
+	transportTimeout = 10 * time.Second
+	// foundTimeout bounds a fleet of one's own election and first entry at start; on an idle machine it takes milliseconds.
+	foundTimeout = 30 * time.Second
+
+	storeFile   = "raft.db"
+	clusterFile = "cluster"
+)
+
+// Points names the places at which a test build may end the process.
+var Points = []string{
+	"consensus.cluster-file.before", "consensus.cluster-file.after",
+	"consensus.bootstrap.before", "consensus.bootstrap.after",
+	"consensus.found.before", "consensus.found.after",
+	"consensus.commit.before", "consensus.commit.after",
+}
+
+// Layer carries raft streams between voters by node id; package netio has the one that the product uses. Dial takes a
+// node id, and is bounded by ctx.
+type Layer interface {
+	Dial(ctx context.Context, id string) (net.Conn, error)
+	Accept() (net.Conn, error)
+	Close() error
+	Addr() net.Addr
+}
+
+// Bootstrap is what an empty store is founded with.
+type Bootstrap struct {
+	Created uint64 // Unix seconds
+	Member  fleet.Member
+}
+
+// Entry is one applied command. View is the state right after it, and is nil in entries taken from the ring.
+type Entry struct {
+	Prev, Revision uint64
+	Command        []byte
+	View           *fleet.View
+	Result         fleet.Result
+}
+
+// Config says which store is opened, and for whom.
+type Config struct {
+	Dir             string // the store's folder, made where it is missing
+	NodeID, Cluster string
+	Layer           Layer // closed by Close
+	Logger          *slog.Logger
+	Bootstrap       *Bootstrap
+	// OnApply is called on the applier's goroutine for every applied command, in order, before Apply returns; it must not
+	// block. A start replays what no snapshot holds, and that is told too.
+	OnApply func(Entry)
+	// NoSync leaves out every fsync. Tests only.
+	NoSync bool
+	// Point is called at each of Points; may be nil.
+	Point func(name string)
+}
+
+// Consensus is one voter's share of the fleet's log.
+type Consensus struct {
+	cfg    Config
+	raft   *raft.Raft
+	trans  *transport
+	store  *raftboltdb.BoltStore
+	fsm    *machine
+	lead   chan bool
+	done   chan struct{}
+	wait   sync.WaitGroup
+	closed sync.Once
+	err    error
+	heard  atomic.Int64 // commits
+}
+
+// Open opens or founds the store in cfg.Dir and starts raft. A fleet of one leads, and holds its founding entry, when
+// Open returns. A store that does not read, or that is another fleet's, is refused by name and left as it is.
+func Open(ctx context.Context, cfg Config) (*Consensus, error) {
+	if cfg.Point == nil {
+		cfg.Point = func(string) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := claimFolder(cfg); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(cfg.Dir, storeFile)
+	if err := checkStore(path); err != nil {
+		return nil, err
+	}
+	logger := hclogOver(cfg.Logger)
+	store, err := raftboltdb.New(raftboltdb.Options{Path: path, NoSync: cfg.NoSync, BoltOptions: boltOptions()})
+	if err != nil {
+		return nil, damaged(path, err)
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, snapshotsKept, logger)
+	if err != nil {
+		store.Close()
+		return nil, fmt.Errorf("open the snapshots in %s: %w", cfg.Dir, err)
+	}
+	c := &Consensus{cfg: cfg, store: store, lead: make(chan bool, 1), done: make(chan struct{})}
+	c.fsm = newMachine(c)
+	c.trans = newTransport(cfg.Layer, cfg.NodeID, logger)
+
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(cfg.NodeID)
+	conf.Logger = logger
+	conf.SnapshotThreshold = snapshotThreshold
+	conf.TrailingLogs = trailingLogs
+	notify := make(chan bool, 8)
+	conf.NotifyCh = notify
+
+	fail := func(err error) (*Consensus, error) {
+		c.trans.Close()
+		store.Close()
+		return nil, err
+	}
+	existing, err := raft.HasExistingState(store, store, snaps)
+	if err != nil {
+		return fail(damaged(path, err))
+	}
+	if !existing {
+		if cfg.Bootstrap == nil {
+			return fail(fmt.Errorf("the consensus store in %s is empty and nothing says how to found it", cfg.Dir))
+		}
+		cfg.Point("consensus.bootstrap.before")
+		first := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(cfg.NodeID)}}}
+		if err := raft.BootstrapCluster(conf, store, store, snaps, c.trans, first); err != nil {
+			return fail(fmt.Errorf("found the consensus store in %s: %w", cfg.Dir, err))
+		}
+		cfg.Point("consensus.bootstrap.after")
+	}
+	if c.raft, err = raft.NewRaft(conf, c.fsm, store, store, snaps, c.trans); err != nil {
+		return fail(damaged(path, err))
+	}
+	c.wait.Add(1)
+	go c.follow(notify)
+	if err := c.settle(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// settle makes a fleet of one lead at once and hold its founding entry.
+func (c *Consensus) settle(ctx context.Context) error {
+	conf := c.raft.GetConfiguration()
+	if err := conf.Error(); err != nil {
+		return err
+	}
+	servers := conf.Configuration().Servers
+	if len(servers) != 1 || servers[0].ID != raft.ServerID(c.cfg.NodeID) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, foundTimeout)
+	defer cancel()
+	// Nobody else can vote, so there is nothing to wait for: an election timeout would only delay the start by seconds.
+	if err := c.trans.timeoutNowToSelf(ctx); err != nil {
+		return fmt.Errorf("lead a fleet of one: %w", err)
+	}
+	if err := c.Barrier(ctx); err != nil {
+		return fmt.Errorf("lead a fleet of one: %w", err)
+	}
+	if c.View().Revision() > 0 {
+		return nil
+	}
+	if c.cfg.Bootstrap == nil {
+		return fmt.Errorf("the consensus store in %s holds no founding entry and nothing says how to found it", c.cfg.Dir)
+	}
+	c.cfg.Point("consensus.found.before")
+	res, err := c.Apply(ctx, fleet.Found(c.cfg.Cluster, c.cfg.Bootstrap.Created, c.cfg.Bootstrap.Member))
+	if err != nil {
+		return fmt.Errorf("write the founding entry: %w", err)
+	}
+	if res.Err != "" {
+		return fmt.Errorf("the founding entry was refused: %s", res.Err)
+	}
+	c.cfg.Point("consensus.found.after")
+	return nil
+}
+
+// follow passes leadership on, coalesced: a reader that was away sees the last state.
+func (c *Consensus) follow(notify <-chan bool) {
+	defer c.wait.Done()
+	for {
+		select {
+		case <-c.done:
+			return
+		case lead := <-notify:
+			select {
+			case <-c.lead:
+			default:
+			}
+			c.lead <- lead
+		}
+	}
+}
+
+// Apply proposes one command and waits until it is applied here. ErrNotLeader, ErrTimeout and ErrClosed are sentinels;
+// a command that the state refuses is applied all the same, and Result.Err says why.
+func (c *Consensus) Apply(ctx context.Context, cmd fleet.Command) (fleet.Result, error) {
+	// Every member must be able to read it: the oldest one decides which format is written.
+	bytes, err := cmd.EncodeFor(c.View().WriteFormat())
+	if err != nil {
+		return fleet.Result{}, err
+	}
+	c.cfg.Point("consensus.commit.before")
+	f := c.raft.Apply(bytes, timeLeft(ctx))
+	if err := wait(ctx, f); err != nil {
+		return fleet.Result{}, err
+	}
+	out, ok := f.Response().(applied)
+	if !ok {
+		return fleet.Result{}, ErrClosed
+	}
+	c.cfg.Point("consensus.commit.after")
+	return out.result, out.err
+}
+
+// Barrier returns once everything committed before it is applied here; it needs leadership.
+func (c *Consensus) Barrier(ctx context.Context) error {
+	for {
+		err := wait(ctx, c.raft.Barrier(timeLeft(ctx)))
+		// A fleet of one that was just told to lead is a candidate for some microseconds.
+		if !errors.Is(err, ErrNotLeader) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-c.done:
+			return ErrClosed
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// View is the state as last applied; never nil.
+func (c *Consensus) View() *fleet.View { return c.fsm.view.Load() }
+
+// Updates holds one value whenever the state changed since it was last read.
+func (c *Consensus) Updates() <-chan struct{} { return c.fsm.updates }
+
+// Leadership holds the latest gain (true) or loss (false) of leadership that was not read yet.
+func (c *Consensus) Leadership() <-chan bool { return c.lead }
+
+// IsLeader reports whether this voter leads now.
+func (c *Consensus) IsLeader() bool { return c.raft.State() == raft.Leader }
+
+// Leader is the node id of the leader, or empty during an election.
+func (c *Consensus) Leader() string {
+	_, id := c.raft.LeaderWithID()
+	return string(id)
+}
+
+// Term is raft's current term.
+func (c *Consensus) Term() uint64 { return c.raft.CurrentTerm() }
+
+// Commits counts the commands applied since Open.
+func (c *Consensus) Commits() uint64 { return uint64(c.heard.Load()) }
+
+// LastContact is how long ago this voter heard its leader: zero on the leader itself.
+func (c *Consensus) LastContact() time.Duration {
+	if c.IsLeader() {
+		return 0
+	}
+	return time.Since(c.raft.LastContact())
+}
+
+// Snapshot writes the state and shortens the log.
+func (c *Consensus) Snapshot() error {
+	err := c.raft.Snapshot().Error()
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	return err
+}
+
+// Since gives the commands after the revision, oldest first, or false where the ring no longer reaches back to it.
+func (c *Consensus) Since(revision uint64) ([]Entry, bool) { return c.fsm.since(revision) }
+
+// SnapshotFor gives the state as the learner may see it, with its revision.
+func (c *Consensus) SnapshotFor(learner string) (revision uint64, bytes []byte) {
+	return c.fsm.snapshotFor(learner)
+}
+
+// Err is why raft stopped by itself, or nil.
+func (c *Consensus) Err() error { return c.fsm.failure() }
+
+// Close stops raft and closes the store and the layer, so that the folder may be renamed. It may be called twice.
+func (c *Consensus) Close() error {
+	c.closed.Do(func() {
+		if c.raft != nil {
+			c.err = c.raft.Shutdown().Error()
+		}
+		close(c.done)
+		c.trans.Close()
+		c.wait.Wait()
+		if err := c.store.Close(); c.err == nil {
+			c.err = err
+		}
+	})
+	return c.err
+}
+
+func timeLeft(ctx context.Context) time.Duration {
+	if d, ok := ctx.Deadline(); ok {
+		return max(time.Until(d), time.Millisecond)
+	}
+	return 0
+}
+
+// wait returns when the future is done or the context is; the future itself then ends with raft.
+func wait(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+			return fmt.Errorf("%w (%v)", ErrNotLeader, err)
+		case errors.Is(err, raft.ErrEnqueueTimeout):
+			return ErrTimeout
+		case errors.Is(err, raft.ErrRaftShutdown):
+			return ErrClosed
+		}
+		return err
+	case <-ctx.Done():
+		return ErrTimeout
+	}
+}
+
+// claimFolder makes the store's folder and the file that names its fleet, or checks the one that is there.
+func claimFolder(cfg Config) error {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the consensus store's folder: %w", err)
+	}
+	path := filepath.Join(cfg.Dir, clusterFile)
+	have, err := Owner(cfg.Dir)
+	switch {
+	case err != nil:
+		return err
+	case have == cfg.Cluster:
+		return nil
+	case have != "":
+		return fmt.Errorf("%w: %s is fleet %q's, and this machine is in fleet %q; move %s away", ErrOtherCluster, cfg.Dir, have, cfg.Cluster, cfg.Dir)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, storeFile)); err == nil {
+		return fmt.Errorf("%w: %s is missing beside a store; restore the state directory, or move %s away", ErrDamaged, path, cfg.Dir)
+	}
+	cfg.Point("consensus.cluster-file.before")
+	if err := writeFile(path, []byte(cfg.Cluster+"\n"), cfg.NoSync); err != nil {
+		return fmt.Errorf("name the consensus store's fleet: %w", err)
+	}
+	cfg.Point("consensus.cluster-file.after")
+	return nil
+}
+
+// Owner is the cluster id that the store's folder is kept for, or empty where it is not named yet.
+func Owner(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, clusterFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read which fleet the consensus store is for: %w", err)
+	}
+	name := string(b)
+	if len(name) < 2 || name[len(name)-1] != '\n' {
+		return "", fmt.Errorf("%w: %s does not name a fleet; restore the state directory, or move %s away", ErrDamaged, filepath.Join(dir, clusterFile), dir)
+	}
+	return name[:len(name)-1], nil
+}
+
+func writeFile(path string, b []byte, noSync bool) error {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil && !noSync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return err
+	}
+	if noSync {
+		return nil
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// machine is raft's state machine: it forwards to fleet.State and publishes views.
+type machine struct {
+	c       *Consensus
+	view    atomic.Pointer[fleet.View]
+	updates chan struct{}
+
+	mu     sync.Mutex // guards what a learner's stream reads: ring and state
+	state  *fleet.State
+	ring   []Entry
+	failed error
+}
+
+type applied struct {
+	result fleet.Result
+	err    error
+}
+
+func newMachine(c *Consensus) *machine {
+	m := &machine{c: c, state: fleet.New(), updates: make(chan struct{}, 1)}
+	m.view.Store(m.state.View())
+	return m
+}
+
+// Apply implements raft.FSM.
+func (m *machine) Apply(l *raft.Log) any {
+	m.mu.Lock()
+	if m.failed != nil {
+		m.mu.Unlock()
+		return applied{err: m.failed}
+	}
+	prev := m.view.Load().Revision()
+	res, err := m.state.Apply(l.Data)
+	if err != nil {
+		// The entry is committed but this build cannot read it. Stopping here keeps the store for a later build; going on
+		// would make this voter's state differ from the others'.
+		m.failed = fmt.Errorf("%w (log index %d): %v; upgrade this machine", ErrFormatNewer, l.Index, err)
+		m.mu.Unlock()
+		m.c.cfg.Logger.Error("stopped before a log entry that this version cannot apply", "index", l.Index, "err", err)
+		go m.c.raft.Shutdown()
+		return applied{err: m.failed}
+	}
+	view := m.state.View()
+	entry := Entry{Prev: prev, Revision: view.Revision(), Command: l.Data}
+	if len(m.ring) == ringSize {
+		copy(m.ring, m.ring[1:])
+		m.ring = m.ring[:ringSize-1]
+	}
+	m.ring = append(m.ring, entry)
+	m.mu.Unlock()
+	m.publish(view)
+	m.c.heard.Add(1)
+	if m.c.cfg.OnApply != nil {
+		entry.View, entry.Result = view, res
+		m.c.cfg.OnApply(entry)
+	}
+	return applied{result: res}
+}
+
+func (m *machine) publish(v *fleet.View) {
+	m.view.Store(v)
+	select {
+	case m.updates <- struct{}{}:
+	default:
+	}
+}
+
+func (m *machine) since(revision uint64) ([]Entry, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if revision == m.state.View().Revision() {
+		return nil, true
+	}
+	for i, e := range m.ring {
+		if e.Prev == revision {
+			return append([]Entry(nil), m.ring[i:]...), true
+		}
+	}
+	return nil, false
+}
+
+func (m *machine) snapshotFor(learner string) (uint64, []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.View().Revision(), m.state.SnapshotFor(learner)
+}
+
+func (m *machine) failure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failed
+}
+
+// Snapshot implements raft.FSM.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failed != nil {
+		return nil, m.failed
+	}
+	return saved(m.state.Snapshot()), nil
+}
+
+// Restore implements raft.FSM.
+func (m *machine) Restore(rc io.ReadCloser) error {
+	defer rc.Close()
+	b, err := io.ReadAll(io.LimitReader(rc, wire.MaxSnapshot+1))
+	if err != nil {
+		return err
+	}
+	st, err := fleet.Restore(b)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.state, m.ring = st, nil
+	v := st.View()
+	m.mu.Unlock()
+	m.publish(v)
+	return nil
+}
+
+type saved []byte
+
+// Persist implements raft.FSMSnapshot.
+func (s saved) Persist(sink raft.SnapshotSink) error {
+	if _, err := sink.Write(s); err != nil {
+		sink.Cancel()
+		return err
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (s saved) Release() {}

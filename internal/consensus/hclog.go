@@ -1,0 +1,71 @@
+package consensus
+
+import (
+	"context"
+	"io"
+	"log"
+	"log/slog"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// raftLog is hclog's interface over slog, so that raft's lines have the form of all others. raft's info level tells of
+// every start and election in its own words; an operator reads ours, so it is kept for debugging.
+type raftLog struct {
+	log  *slog.Logger
+	args []any
+	name string
+}
+
+func hclogOver(l *slog.Logger) hclog.Logger { return &raftLog{log: l} }
+
+func (r *raftLog) at(level hclog.Level) slog.Level {
+	switch level {
+	case hclog.Error:
+		return slog.LevelError
+	case hclog.Warn:
+		// raft warns at each of a fleet of one's normal steps (an election timeout that was asked for).
+		return slog.LevelDebug
+	default:
+		return slog.LevelDebug - 4
+	}
+}
+
+// Log implements hclog.Logger.
+func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
+	ctx, l := context.Background(), r.at(level)
+	if !r.log.Enabled(ctx, l) {
+		return
+	}
+	r.log.Log(ctx, l, "raft: "+msg, append(append([]any(nil), r.args...), args...)...)
+}
+
+func (r *raftLog) Trace(msg string, args ...any) { r.Log(hclog.Trace, msg, args...) }
+func (r *raftLog) Debug(msg string, args ...any) { r.Log(hclog.Debug, msg, args...) }
+func (r *raftLog) Info(msg string, args ...any)  { r.Log(hclog.Info, msg, args...) }
+func (r *raftLog) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args...) }
+func (r *raftLog) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
+
+func (r *raftLog) enabled(l hclog.Level) bool { return r.log.Enabled(context.Background(), r.at(l)) }
+
+func (r *raftLog) IsTrace() bool { return r.enabled(hclog.Trace) }
+func (r *raftLog) IsDebug() bool { return r.enabled(hclog.Debug) }
+func (r *raftLog) IsInfo() bool  { return r.enabled(hclog.Info) }
+func (r *raftLog) IsWarn() bool  { return r.enabled(hclog.Warn) }
+func (r *raftLog) IsError() bool { return r.enabled(hclog.Error) }
+
+func (r *raftLog) ImpliedArgs() []any { return r.args }
+func (r *raftLog) With(args ...any) hclog.Logger {
+	return &raftLog{log: r.log, args: append(append([]any(nil), r.args...), args...), name: r.name}
+}
+func (r *raftLog) Name() string { return r.name }
+func (r *raftLog) Named(name string) hclog.Logger {
+	return &raftLog{log: r.log, args: r.args, name: name}
+}
+func (r *raftLog) ResetNamed(name string) hclog.Logger { return r.Named(name) }
+func (r *raftLog) SetLevel(hclog.Level)                {}
+func (r *raftLog) GetLevel() hclog.Level               { return hclog.Info }
+func (r *raftLog) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
+	return slog.NewLogLogger(r.log.Handler(), slog.LevelDebug)
+}
+func (r *raftLog) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return io.Discard }
