@@ -1,0 +1,168 @@
+package formation
+
+import (
+	"slices"
+	"time"
+
+	"pace-node/internal/identity"
+	"pace-node/internal/wire"
+)
+
+// keepAsking keeps the ask of a pending machine open, and gives it up in time.
+func (m *Machine) keepAsking(now time.Time) {
+	t := m.own.Target
+	switch {
+	case t == nil: // no record of ours reads so; there is nobody to ask
+		m.begin(now, AskGivenUp, Action{})
+	case !m.pin.Admits(t.Cluster, t.Keys...):
+		m.count(CountPinRefusals)
+		m.raise(now, Fleet{Cluster: t.Cluster, Created: t.Created, State: t.State, Leader: wire.Leader{ID: t.LeaderID,
+			Endpoint: t.Endpoint}, Origin: t.Origin}, WhyPinnedFleet, identity.PublicKey{})
+		m.act(Action{Kind: ActSay, Say: SayTargetRefused, Endpoint: t.Endpoint, Origin: t.Origin})
+		m.begin(now, AskGivenUp, Action{})
+	case now.Sub(m.lastSigned) >= AbandonAfter:
+		m.begin(now, Abandoned, Action{})
+	case !m.asking && !now.Before(m.askAgainAt):
+		m.openAsk(now, 0)
+	}
+}
+
+// openAsk opens the ask; hop is how many redirects led here.
+func (m *Machine) openAsk(now time.Time, hop int) {
+	m.askSerial++
+	m.asking, m.lastAsk, m.redirects = true, now, hop
+	m.act(Action{Kind: ActAsk, Target: m.own.Target.clone(), Ask: m.askSerial, Hop: hop})
+}
+
+func (m *Machine) stopAsk() {
+	m.walk = nil
+	if m.asking {
+		m.asking = false
+		m.act(Action{Kind: ActStopAsk, Ask: m.askSerial})
+	}
+	m.askSerial++ // what still comes of it is nobody's
+}
+
+// askOver: the stream is gone; ask again soon.
+func (m *Machine) askOver(now time.Time) {
+	m.asking = false
+	m.askAgainAt = later(now, m.lastAsk.Add(AskAgain))
+}
+
+// currentAsk reports whether an event belongs to the ask at hand.
+func (m *Machine) currentAsk(serial uint64) bool {
+	return m.own.Mode == Pending && m.own.Target != nil && m.move == nil && (serial == 0 || serial == m.askSerial)
+}
+
+// answer takes a verified answer.
+func (m *Machine) answer(now time.Time, e Event) {
+	t := m.own.Target
+	if !m.currentAsk(e.Ask) || e.Cluster != t.Cluster {
+		m.count(CountAdmissionsRefused)
+		return
+	}
+	if !m.pin.Admits(t.Cluster, e.From) {
+		m.count(CountPinRefusals)
+		m.raise(now, Fleet{Cluster: t.Cluster, Created: t.Created, State: t.State, Leader: wire.Leader{ID: t.LeaderID,
+			Endpoint: t.Endpoint}, SpeakerKey: e.From, Origin: t.Origin}, WhyAnswerUnpinned, e.From)
+		return
+	}
+	switch e.Outcome {
+	case wire.OutcomePending:
+		m.lastSigned = now
+	case wire.OutcomeApproved:
+		m.begin(now, Approved, Action{Target: t.clone(), Roster: e.Roster})
+	case wire.OutcomeRejected:
+		m.begin(now, Rejected, Action{})
+	case wire.OutcomeRevoked:
+		m.begin(now, Rejected, Action{Revoked: true})
+	default:
+		m.count(CountAdmissionsRefused)
+	}
+}
+
+func (m *Machine) answerRefused(e Event) {
+	m.count(CountAdmissionsRefused)
+	if m.currentAsk(e.Ask) && !m.answerSaid {
+		m.answerSaid = true
+		m.act(Action{Kind: ActSay, Say: SayAnswerRefused, Endpoint: m.own.Target.Endpoint, Origin: m.own.Target.Origin, Err: e.Err})
+	}
+}
+
+// redirected takes error 5 of the target. It is unsigned: whoever it names proves itself before anything changes.
+func (m *Machine) redirected(now time.Time, e Event) {
+	if !m.currentAsk(e.Ask) {
+		return
+	}
+	hop := m.redirects
+	m.askOver(now)
+	if e.Endpoint == "" || !wire.ValidEndpoint(e.Endpoint) || hop >= MaxRedirects {
+		return // an election, or a circle: ask again soon
+	}
+	m.startWalk(now, &walk{redirect: true, hop: hop}, "redirect "+e.Endpoint, wire.Leader{Endpoint: e.Endpoint})
+}
+
+// targetProven takes a proven summary that may concern the target.
+func (m *Machine) targetProven(now time.Time, f Fleet) {
+	t := m.own.Target
+	known := slices.Contains(t.Keys, f.SpeakerKey)
+	switch {
+	case f.State == wire.StatePending:
+		if known { // the target yielded itself
+			m.startWalk(now, &walk{hops: []hop{hopOf(f)}}, "pointer "+f.Pointer.ID+" "+f.Pointer.Endpoint, f.Pointer)
+		}
+	case f.Cluster == t.Cluster:
+		if known || now.Sub(m.lastSigned) >= TargetSilent {
+			m.refresh(now, f)
+		}
+	case known: // the machine that was asked speaks for another fleet now
+		m.retarget(now, f)
+	}
+}
+
+// refresh takes the newer word about the fleet that is asked: its leader may have changed.
+func (m *Machine) refresh(now time.Time, f Fleet) {
+	if m.wayIn(now, f) != wayOpen {
+		return
+	}
+	t, next := m.own.Target, m.targetOf(f, "", now)
+	changed := next.LeaderID != t.LeaderID
+	if next.Endpoint != "" {
+		t.Endpoint, t.Fallback, t.LeaderID = next.Endpoint, next.Fallback, next.LeaderID
+	}
+	t.State = f.State
+	m.acceptKeys(next.Keys)
+	if changed {
+		m.openAsk(now, 0)
+	}
+}
+
+// acceptKeys adds signers to the target's, the newest kept when there are too many.
+func (m *Machine) acceptKeys(keys []identity.PublicKey) {
+	t := m.own.Target
+	for _, k := range keys {
+		if !slices.Contains(t.Keys, k) {
+			t.Keys = append(t.Keys, k)
+		}
+	}
+	if n := len(t.Keys); n > MaxTargetKeys {
+		t.Keys = slices.Clone(t.Keys[n-MaxTargetKeys:])
+	}
+}
+
+// retarget moves the ask to another proven fleet, as far as the pin goes.
+func (m *Machine) retarget(now time.Time, f Fleet) {
+	if m.wayIn(now, f) == wayOpen {
+		m.retargetTo(now, f, "")
+	}
+}
+
+// retargetTo moves the ask to a fleet that the pin admits. asked is where its leader answered, or empty.
+func (m *Machine) retargetTo(now time.Time, f Fleet, asked string) {
+	if m.held(now, f.Cluster) {
+		return
+	}
+	if t := m.targetOf(f, asked, now); t.Endpoint != "" {
+		m.begin(now, TargetYielded, Action{Target: t})
+	}
+}
