@@ -1,0 +1,363 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/wire"
+)
+
+// Bounds of texts, in bytes. Name and labels travel in an Announce of at most 16 KiB.
+const (
+	maxName       = 64
+	maxLabelKey   = 64
+	maxLabelValue = 256
+	maxLabels     = 32
+	maxText       = 4096
+)
+
+// What is wrong with a value. Each says the right form.
+var (
+	errEmpty      = errors.New("it is empty; leave it out to have the default")
+	errControl    = errors.New("it holds a control character, or is not UTF-8")
+	errQuote      = errors.New(`it holds a quotation mark: on Windows a backslash before the closing quote does that; leave the last backslash out`)
+	errTooLong    = errors.New("it is too long")
+	errSwitch     = errors.New("not true or false")
+	errPortForm   = errors.New("not host:port, as in :6674, 10.1.0.2:6674 or [fd00::1]:6674")
+	errListenHost = errors.New("the host of an address to listen on is an IP address of this machine, localhost, or empty for all; an IPv6 address stands in brackets, as in [::1]:6674")
+	errPort       = errors.New("a port is a number from 0 to 65535; 0 lets the kernel choose")
+	errDiscovery  = errors.New(`discovery is addr:port exactly, as in :6681, with an IPv4 address or none; the empty text turns it off`)
+	errAdvertise  = errors.New("it is not host[:port] that others could dial, as in 10.1.0.2, node1:6674 or [fd00::1]:6674")
+	errWildcard   = errors.New("that is every address of this machine, and nobody can dial it; name one")
+	errPattern    = errors.New("not an interface: a name, a pattern such as eth* or enp[0-3]s*, or !name")
+	errLabel      = errors.New("a label is key=value: a key of 1 to 64 of A-Z a-z 0-9 . _ - and a value of at most 256 bytes")
+	errName       = errors.New("a name has 1 to 64 bytes, no control character, and no space at its ends")
+	errComponent  = errors.New("a component is one word of at most 64 bytes without `.`, `>`, `*`, a space or a control character")
+	errIDKey      = errors.New("write it as <id>@<key>, as --print-identity and --enroll-list print it")
+	errID         = errors.New("an id is 1 to 64 of A-Z a-z 0-9 . _ -, as --cluster-status prints it")
+	errAdmit      = errors.New("write it as <id>=<host>:<port>[@<key>], as --cluster-status and --print-identity print it")
+	errSetting    = errors.New("write it as <name>=<value>")
+	errWindow     = errors.New("write a duration above 0, as in 15min, 30m or 24h, or off")
+	errCommand    = errors.New("a quotation mark in it is not closed")
+)
+
+// check asks everything about one value: its kind's bounds, then its own check.
+func (o *Option) check(text string) error {
+	if text == "" {
+		switch {
+		case o.EmptyOff:
+			return nil
+		case o.ownEmpty:
+			return o.Check(text)
+		}
+		return errEmpty
+	}
+	if len(text) > maxText {
+		return errTooLong
+	}
+	if !wire.ValidText(text) {
+		return errControl
+	}
+	switch o.Kind {
+	case KindSwitch:
+		if _, err := parseSwitch(text); err != nil {
+			return err
+		}
+	case KindChoice:
+		if !slices.Contains(o.Choices, text) {
+			return fmt.Errorf("it is one of %s%s", strings.Join(o.Choices, ", "), suggest(text, o.Choices))
+		}
+	case KindNumber:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < o.Min || n > o.Max {
+			return fmt.Errorf("a number from %s belongs there", o.bounds())
+		}
+	case KindDuration:
+		d, err := ParseDuration(text)
+		if err != nil {
+			return err
+		}
+		if int64(d) < o.Min || int64(d) > o.Max {
+			return fmt.Errorf("a duration from %s belongs there", o.bounds())
+		}
+	}
+	if o.Check != nil {
+		return o.Check(text)
+	}
+	return nil
+}
+
+func parseSwitch(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "true", "yes", "on", "1":
+		return true, nil
+	case "false", "no", "off", "0":
+		return false, nil
+	}
+	return false, errSwitch
+}
+
+func checkPath(text string) error {
+	if strings.Contains(text, `"`) {
+		return errQuote
+	}
+	return nil
+}
+
+func checkName(text string) error {
+	if len(text) > maxName || strings.TrimSpace(text) != text {
+		return errName
+	}
+	return nil
+}
+
+func checkLabel(text string) error {
+	key, value, found := strings.Cut(text, "=")
+	if !found || !wire.ValidID(key) || len(value) > maxLabelValue {
+		return errLabel
+	}
+	return nil
+}
+
+func checkLabels(values []string) error {
+	seen := map[string]bool{}
+	for _, v := range values {
+		key, _, _ := strings.Cut(v, "=")
+		if seen[key] {
+			return fmt.Errorf("the label %s is given twice", clip(key))
+		}
+		seen[key] = true
+	}
+	if len(seen) > maxLabels {
+		return fmt.Errorf("at most %d labels are told to the fleet", maxLabels)
+	}
+	return nil
+}
+
+// hostPort takes an address apart; host may be empty, and stands without its brackets.
+func hostPort(text string) (host string, port uint16, err error) {
+	at := strings.LastIndexByte(text, ':')
+	if at < 0 {
+		return "", 0, errPortForm
+	}
+	host = text[:at]
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		if host, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(host, ":") {
+			return "", 0, errPortForm
+		}
+	} else if strings.ContainsAny(host, ":]") {
+		return "", 0, errListenHost
+	}
+	n, err := strconv.ParseUint(text[at+1:], 10, 16)
+	if err != nil {
+		return "", 0, errPort
+	}
+	return host, uint16(n), nil
+}
+
+func checkListen(text string) error {
+	host, _, err := hostPort(text)
+	if err != nil {
+		return err
+	}
+	if host == "" || host == "localhost" {
+		return nil
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		return errListenHost
+	}
+	return nil
+}
+
+func checkDiscovery(text string) error {
+	host, port, err := hostPort(text)
+	if err != nil || port == 0 {
+		return errDiscovery
+	}
+	if host == "" {
+		return nil
+	}
+	if addr, err := netip.ParseAddr(host); err != nil || !addr.Is4() {
+		return errDiscovery
+	}
+	return nil
+}
+
+// checkAdvertise asks the seeds' own grammar, as other machines will.
+func checkAdvertise(text string) error {
+	_, err := formation.ParseSeed(text)
+	switch {
+	case errors.Is(err, formation.ErrSeedWildcard):
+		return errWildcard
+	case err != nil:
+		return errAdvertise
+	}
+	return nil
+}
+
+func checkInterface(text string) error {
+	name := strings.TrimPrefix(text, "!")
+	if _, err := path.Match(name, ""); err != nil || name == "" || strings.ContainsAny(name, "/ ,") {
+		return errPattern
+	}
+	return nil
+}
+
+func checkSeed(text string) error {
+	_, err := formation.ParseSeed(text)
+	return err
+}
+
+func seed(text string) string {
+	hostport, _ := formation.ParseSeed(text)
+	return hostport
+}
+
+func checkPin(text string) error {
+	_, err := formation.ParsePin(text)
+	return err
+}
+
+func checkComponent(text string) error {
+	if len(text) > wire.MaxID || strings.ContainsAny(text, ".>* ") {
+		return errComponent
+	}
+	return nil
+}
+
+// checkCommand finds what can be found without splitting: provision does that.
+func checkCommand(text string) error {
+	var quote rune
+	escaped := false
+	for _, r := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped = true
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote = r
+		case r == quote:
+			quote = 0
+		}
+	}
+	if quote != 0 {
+		return errCommand
+	}
+	return nil
+}
+
+func checkID(text string) error {
+	if !wire.ValidID(text) {
+		return errID
+	}
+	return nil
+}
+
+func checkIDKey(text string) error {
+	if !strings.Contains(text, "@") {
+		return errIDKey
+	}
+	_, _, err := identity.ParseAdmit(text)
+	return err
+}
+
+func checkIDMaybeKey(text string) error {
+	if strings.Contains(text, "@") {
+		return checkIDKey(text)
+	}
+	return checkID(text)
+}
+
+func checkAdmit(text string) error {
+	id, rest, found := strings.Cut(text, "=")
+	if !found || !wire.ValidID(id) {
+		return errAdmit
+	}
+	endpoint, key, keyed := strings.Cut(rest, "@")
+	if keyed {
+		if _, err := identity.ParsePublicKey(key); err != nil {
+			return err
+		}
+	}
+	if !wire.ValidEndpoint(endpoint) {
+		return errAdmit
+	}
+	return nil
+}
+
+func checkSetting(text string) error {
+	name, _, found := strings.Cut(text, "=")
+	if !found || !wire.ValidID(name) {
+		return errSetting
+	}
+	return nil
+}
+
+// checkWindow asks the form only: the leader holds the bound, and refuses by name.
+func checkWindow(text string) error {
+	if text == "off" {
+		return nil
+	}
+	if d, err := ParseDuration(text); err != nil || d <= time.Duration(0) {
+		return errWindow
+	}
+	return nil
+}
+
+// crossCheck is one row of what two options must not say together, asked in order. Key is the one named.
+type crossCheck struct {
+	Key string
+	Bad func(c *Config) bool
+	Why string
+}
+
+var crossChecks = []crossCheck{
+	{"listen-raft", func(c *Config) bool { return samePort(c.Listen, c.ListenRaft) },
+		"--listen has the same port; give one of them another"},
+	{"admin-listen", func(c *Config) bool {
+		return samePort(c.AdminListen, c.Listen) || samePort(c.AdminListen, c.ListenRaft)
+	},
+		"--listen or --listen-raft has the same port; give one of them another"},
+	{"discovery-reply-port", func(c *Config) bool { return samePort(c.Discovery, ":"+strconv.Itoa(int(c.DiscoveryReplyPort))) },
+		"--discovery has the same port, and two sockets on one port do not both hear what is sent to it; give one of them another"},
+	{"admin-tls-key", func(c *Config) bool { return c.AdminTLSCert != "" && c.AdminTLSKey == "" },
+		"--admin-tls-cert is given, and its key is not"},
+	{"admin-tls-cert", func(c *Config) bool { return c.AdminTLSKey != "" && c.AdminTLSCert == "" },
+		"--admin-tls-key is given, and its certificate is not"},
+	{"advertise", func(c *Config) bool { return loopback(c.Advertise) && !c.DiscoveryLoopback },
+		"other machines cannot dial this machine's loopback; name an address of a network, or give --discovery-loopback for several nodes on one machine"},
+}
+
+// samePort says whether two addresses to listen on would collide: equal ports that are not 0, on hosts that overlap.
+func samePort(a, b string) bool {
+	ha, pa, errA := hostPort(a)
+	hb, pb, errB := hostPort(b)
+	return errA == nil && errB == nil && pa == pb && pa != 0 && (ha == hb || every(ha) || every(hb))
+}
+
+func every(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || err == nil && addr.IsUnspecified()
+}
+
+func loopback(advertise string) bool {
+	hostport, err := formation.ParseSeed(advertise)
+	if err != nil {
+		return false
+	}
+	host, _, err := hostPort(hostport)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+}

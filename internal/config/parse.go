@@ -1,0 +1,374 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Parse reads what pace-node was called with (args without the program's name), and, beneath it, the environment, what
+// the installer stored and the file of --config. stored and readFile may be nil. Errors: *UsageError for a command line
+// that is not one, *RefusedError for a value, key or file, naming where. The verb check-arguments calls none of env,
+// stored and readFile, and every error is a *RefusedError then; version and help call none either.
+func Parse(args []string, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
+	return parse(args, false, env, stored, readFile)
+}
+
+// ParseTool is Parse for pacectl: the flags of a verb's whereabouts, and the words of the verb in VerbCall.Words.
+func ParseTool(args []string, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
+	return parse(args, true, env, stored, readFile)
+}
+
+// given is what one origin said of one option.
+type given struct {
+	values     []string
+	key, where string // for the refusal
+}
+
+// layer is what one origin said, by option name.
+type layer map[string]given
+
+func parse(args []string, tool bool, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
+	flags, call, err := parseFlags(args, tool)
+	checking := call.Name == "check-arguments"
+	if err != nil {
+		if usage := (*UsageError)(nil); checking && errors.As(err, &usage) {
+			err = &RefusedError{Where: onLine, Why: usage.What, Remedy: usage.Remedy, Err: ErrUsage}
+		}
+		return Config{}, call, err
+	}
+	layers := map[Origin]layer{OriginFlag: flags}
+	if row := findVerb(call.Name); row != nil && row.Plain {
+		env, stored, readFile = nil, nil, nil
+		if !checking {
+			return defaults(), call, nil
+		}
+	}
+	if env != nil {
+		layers[OriginEnv] = fromEnv(env)
+	}
+	if stored != nil {
+		values, err := stored()
+		if err != nil {
+			return Config{}, call, &RefusedError{Where: "what the installer stored", Why: err.Error(), Err: err}
+		}
+		if layers[OriginStored], err = fromStored(values); err != nil {
+			return Config{}, call, err
+		}
+	}
+	c := defaults()
+	// Everything above the file is judged first, since it says which file.
+	if err := judgeAll(layers); err != nil {
+		return Config{}, call, err
+	}
+	if name, ok := pick(layers, "config"); ok && readFile != nil {
+		data, err := readFile(name.values[0])
+		if err != nil {
+			return Config{}, call, &RefusedError{Where: name.where, Key: name.key, Value: name.values[0], Why: err.Error(),
+				Remedy: "name a file that is there and can be read", Err: err}
+		}
+		if layers[OriginFile], err = fromFile(name.values[0], data); err != nil {
+			return Config{}, call, err
+		}
+		if err := judgeAll(layers); err != nil {
+			return Config{}, call, err
+		}
+	}
+	assign(&c, layers)
+	return c, call, cross(&c, layers)
+}
+
+const onLine = "the command line"
+
+// rawFlag collects an option's texts as they were typed; judging them is the same for every origin.
+type rawFlag struct {
+	values *[]string
+	kind   string
+}
+
+func (f rawFlag) String() string     { return "" }
+func (f rawFlag) Set(s string) error { *f.values = append(*f.values, s); return nil }
+func (f rawFlag) Type() string       { return f.kind }
+
+// parseFlags also tells the verb where it fails, as far as it is known.
+func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
+	set := pflag.NewFlagSet("pace-node", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.SetInterspersed(true)
+	set.Usage = func() {}
+	typed := map[string]*[]string{}
+	register := func(name, short string, takesValue bool) {
+		values := &[]string{}
+		typed[name] = values
+		flag := set.VarPF(rawFlag{values, "text"}, name, short, "")
+		if !takesValue {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	for i := range Options {
+		if o := &Options[i]; !tool || o.Tool {
+			register(o.Name, "", o.Kind != KindSwitch)
+		}
+	}
+	for i := range Verbs {
+		if v := &Verbs[i]; !tool || v.Plain && v.Name != "check-arguments" {
+			register(v.Name, v.Short, v.Metavar != "")
+		}
+	}
+	parseErr := set.Parse(args)
+	call, verbErr := chosenVerb(typed)
+	if call.Name == "" && slices.Contains(beforeDashes(args), "--check-arguments") {
+		call.Name = "check-arguments" // pflag stopped before it
+	}
+	if parseErr != nil {
+		return nil, call, flagError(parseErr, tool)
+	}
+	if verbErr != nil {
+		return nil, call, verbErr
+	}
+	if tool && call.Name == "" {
+		call = VerbCall{Name: ToolVerb, Words: set.Args()}
+	} else if set.NArg() > 0 {
+		return nil, call, &UsageError{fmt.Sprintf("%s is not a flag", clip(set.Arg(0))),
+			"pace-node takes flags only (pace-node --help); an operator's words belong to pacectl"}
+	}
+	flags := layer{}
+	for i := range Options {
+		o := &Options[i]
+		values := typed[o.Name]
+		if values == nil || len(*values) == 0 {
+			continue
+		}
+		if len(*values) > 1 && !o.Repeat {
+			return nil, call, &UsageError{fmt.Sprintf("--%s is given %d times", o.Name, len(*values)), "give it once"}
+		}
+		flags[o.Name] = given{values: *values, key: "--" + o.Name, where: onLine}
+	}
+	return flags, call, nil
+}
+
+func beforeDashes(args []string) []string {
+	if at := slices.Index(args, "--"); at >= 0 {
+		return args[:at]
+	}
+	return args
+}
+
+// chosenVerb finds the one verb that was typed. Beside check-arguments others are checked and not done.
+func chosenVerb(typed map[string]*[]string) (VerbCall, error) {
+	var call VerbCall
+	var failed error
+	checking := typed["check-arguments"] != nil && len(*typed["check-arguments"]) > 0
+	if help := typed["help"]; help != nil && len(*help) > 0 {
+		return VerbCall{Name: "help"}, nil
+	}
+	for i := range Verbs {
+		v := &Verbs[i]
+		values := typed[v.Name]
+		if values == nil || len(*values) == 0 {
+			continue
+		}
+		arg := (*values)[len(*values)-1]
+		switch {
+		case failed != nil:
+		case len(*values) > 1:
+			failed = &UsageError{fmt.Sprintf("--%s is given %d times", v.Name, len(*values)), "give it once"}
+		case v.Metavar == "" && arg != "true":
+			failed = &UsageError{fmt.Sprintf("--%s takes no argument, and was given %s", v.Name, clip(arg)), "leave it out"}
+		case call.Name != "" && !checking:
+			failed = &UsageError{fmt.Sprintf("--%s and --%s are two verbs", call.Name, v.Name), "give one at a time"}
+		case v.Check != nil && v.Check(arg) != nil:
+			failed = &UsageError{fmt.Sprintf("--%s=%s", v.Name, clip(arg)), v.Check(arg).Error()}
+		}
+		if call.Name == "" {
+			call.Name = v.Name
+			if v.Metavar != "" {
+				call.Arg = arg
+			}
+		}
+	}
+	if checking {
+		call = VerbCall{Name: "check-arguments"}
+	}
+	return call, failed
+}
+
+func findVerb(name string) *Verb {
+	for i := range Verbs {
+		if Verbs[i].Name == name {
+			return &Verbs[i]
+		}
+	}
+	return nil
+}
+
+func findOption(match func(o *Option) bool) *Option {
+	for i := range Options {
+		if match(&Options[i]) {
+			return &Options[i]
+		}
+	}
+	return nil
+}
+
+// flagError turns pflag's error into ours, with the nearest name.
+func flagError(err error, tool bool) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var names []string
+		for i := range Options {
+			if !tool || Options[i].Tool {
+				names = append(names, Options[i].Name)
+			}
+		}
+		for i := range Verbs {
+			names = append(names, Verbs[i].Name)
+		}
+		name := unknown.GetSpecifiedName()
+		dashes := "--"
+		if unknown.GetSpecifiedShortnames() != "" {
+			dashes = "-"
+		}
+		return &UsageError{fmt.Sprintf("there is no flag %s%s", clip(dashes+name), suggestFlag(name, names)), "see --help"}
+	}
+	var valueless *pflag.ValueRequiredError
+	if errors.As(err, &valueless) {
+		return &UsageError{fmt.Sprintf("--%s needs a value", valueless.GetSpecifiedName()),
+			fmt.Sprintf("write --%s=<value>", valueless.GetSpecifiedName())}
+	}
+	return &UsageError{err.Error(), "see --help"}
+}
+
+func fromEnv(env func(string) (string, bool)) layer {
+	out := layer{}
+	for i := range Options {
+		o := &Options[i]
+		if slices.Contains(o.Except, OriginEnv) {
+			continue
+		}
+		if text, ok := env(o.EnvName()); ok {
+			out.add(o, text, o.EnvName(), "the environment")
+		}
+	}
+	return out
+}
+
+// add takes one text of an environment or a store. An empty one is a line that somebody left blank, unless it means off.
+func (l layer) add(o *Option, text, key, where string) {
+	if values := o.split(text); len(values) > 0 && (text != "" || o.EmptyOff) {
+		l[o.Name] = given{values: values, key: key, where: where}
+	}
+}
+
+// split takes a list's one text apart: at line ends where it has some, otherwise at white space.
+func (o *Option) split(text string) []string {
+	if !o.Repeat {
+		return []string{text}
+	}
+	if strings.Contains(text, "\n") {
+		return strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	}
+	return strings.Fields(text)
+}
+
+func fromStored(values map[string]Stored) (layer, error) {
+	out := layer{}
+	var names []string
+	for i := range Options {
+		if !slices.Contains(Options[i].Except, OriginStored) {
+			names = append(names, Options[i].EnvName())
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		s := values[key]
+		if !strings.HasPrefix(key, "PACE_") || slices.Contains(InstallerKeys, key) {
+			continue // another program's, or read by the installer alone
+		}
+		o := findOption(func(o *Option) bool { return o.EnvName() == key })
+		if o == nil || slices.Contains(o.Except, OriginStored) {
+			return nil, &RefusedError{Where: s.Where, Key: key, Why: "there is no such setting" + suggest(key, names),
+				Remedy: "remove the line, or spell it as docs/flags.md does"}
+		}
+		out.add(o, s.Value, key, s.Where)
+	}
+	return out, nil
+}
+
+// judgeAll asks every value of every origin, in the table's order: one that a higher origin hides is refused as well,
+// since it would come to light when that origin goes.
+func judgeAll(layers map[Origin]layer) error {
+	for i := range Options {
+		o := &Options[i]
+		for _, origin := range Precedence {
+			g, ok := layers[origin][o.Name]
+			if !ok {
+				continue
+			}
+			for _, v := range g.values {
+				if err := o.check(v); err != nil {
+					return &RefusedError{Where: g.where, Key: g.key, Value: v, Why: err.Error(), Err: err}
+				}
+			}
+			if o.checkAll != nil {
+				if err := o.checkAll(g.values); err != nil {
+					return &RefusedError{Where: g.where, Key: g.key, Why: err.Error(), Err: err}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// pick finds the value that wins.
+func pick(layers map[Origin]layer, name string) (given, bool) {
+	for _, origin := range Precedence {
+		if g, ok := layers[origin][name]; ok {
+			return g, true
+		}
+	}
+	return given{}, false
+}
+
+func assign(c *Config, layers map[Origin]layer) {
+	for i := range Options {
+		o := &Options[i]
+		c.Typed[o.Name] = OriginDefault
+		for _, origin := range Precedence {
+			if g, ok := layers[origin][o.Name]; ok {
+				c.Typed[o.Name] = origin
+				if len(g.values) > 0 {
+					o.set(c, g.values)
+				}
+				break
+			}
+		}
+		if c.Typed[o.Name] == OriginDefault && o.Default != "" {
+			o.set(c, []string{o.Default})
+		}
+	}
+}
+
+func cross(c *Config, layers map[Origin]layer) error {
+	for _, row := range crossChecks {
+		if !row.Bad(c) {
+			continue
+		}
+		g, ok := pick(layers, row.Key)
+		if !ok {
+			g = given{key: "--" + row.Key, where: "the default"}
+			if o := findOption(func(o *Option) bool { return o.Name == row.Key }); o != nil && o.Default != "" {
+				g.values = []string{o.Default}
+			}
+		}
+		r := &RefusedError{Where: g.where, Key: g.key, Why: row.Why}
+		if len(g.values) > 0 {
+			r.Value = g.values[0]
+		}
+		return r
+	}
+	return nil
+}
