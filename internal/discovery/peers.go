@@ -67,7 +67,7 @@ func (p *peer) hear(now time.Time, c claim) (challenge bool) {
 		return !within(now, p.lastProof, boundReprove)
 	}
 	p.seen = c
-	p.moved = p.moved || known && !sameEndpoints(&c.summary, &p.proved.summary)
+	p.moved = known && !sameEndpoints(&c.summary, &p.proved.summary)
 	return true
 }
 
@@ -308,21 +308,17 @@ func (x *Exchange) Authenticated(now time.Time) []Peer {
 // the last call of Handle or Tick: the address book of a fleet whose addresses
 // changed. ok is false for one that is not authenticated.
 func (x *Exchange) Lookup(id string) (endpointFC, endpointRaft string, ok bool) {
-	p := x.dir.members[id]
-	if p == nil {
-		for k, s := range x.dir.strangers { // admitted since its proof
-			if k.id == id && x.view(x.latest, id, s).Authenticated {
-				p = s
-				break
+	if m := x.dir.members[id]; m != nil {
+		if v := x.view(x.latest, id, m); v.Authenticated {
+			return v.Summary.OwnEndpoint, v.Summary.RaftEndpoint, true
+		}
+	}
+	for k, s := range x.dir.strangers { // admitted since its proof
+		if k.id == id {
+			if v := x.view(x.latest, id, s); v.Authenticated {
+				return v.Summary.OwnEndpoint, v.Summary.RaftEndpoint, true
 			}
 		}
 	}
-	if p == nil {
-		return "", "", false
-	}
-	v := x.view(x.latest, id, p)
-	if !v.Authenticated {
-		return "", "", false
-	}
-	return v.Summary.OwnEndpoint, v.Summary.RaftEndpoint, true
+	return "", "", false
 }

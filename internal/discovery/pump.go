@@ -9,6 +9,7 @@ import (
 type Station struct {
 	Exchange  *Exchange
 	Answering netip.AddrPort // its answering socket
+	Listener  netip.AddrPort // its listener, for parcels that are sent to it alone
 	// OnEvent sees each event, nil for nobody.
 	OnEvent func(now time.Time, e Event)
 }
@@ -30,7 +31,7 @@ func PumpOnce(now time.Time, stations []*Station, in []Parcel) (out []Parcel) {
 	for _, p := range in {
 		for _, s := range stations {
 			switch {
-			case p.Broadcast:
+			case p.Broadcast, p.To == s.Listener && p.To.IsValid():
 				out = s.gather(now, s.Exchange.Handle(now, SocketListener, p.From, s.Answering.Addr(), p.Bytes), out)
 			case p.To == s.Answering:
 				out = s.gather(now, s.Exchange.Handle(now, SocketAnswering, p.From, s.Answering.Addr(), p.Bytes), out)
