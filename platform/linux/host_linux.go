@@ -1,0 +1,100 @@
+package linux
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"pace-node/internal/host"
+)
+
+type system struct{}
+
+// New is this platform.
+func New() host.Host { return system{} }
+
+func (system) StateDir(user bool) string {
+	home, _ := os.UserHomeDir()
+	return stateDir(user, os.Getenv("XDG_STATE_HOME"), home)
+}
+
+func (s system) Ordinary() bool {
+	uid, _, ok := s.Account()
+	return os.Geteuid() != 0 && !(ok && os.Geteuid() == uid)
+}
+
+func (system) Installed() bool {
+	for _, dir := range unitDirs {
+		if _, err := os.Stat(filepath.Join(dir, unitName)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (system) Account() (uid, gid int, ok bool) {
+	u, err := user.Lookup(account)
+	if err != nil {
+		return 0, 0, false
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	return uid, gid, err1 == nil && err2 == nil
+}
+
+func (system) AdminSocket(dir string) string {
+	info, err := os.Lstat(runtimeDir)
+	return adminSocket(dir, err == nil && info.IsDir())
+}
+
+func (system) Hardware() string {
+	id, err := os.ReadFile(machineID)
+	if err != nil || len(bytes.TrimSpace(id)) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte(hardwareTag), bytes.TrimSpace(id)...))
+	return hex.EncodeToString(sum[:])
+}
+
+func (system) StoredSettings() (map[string]host.Setting, error) {
+	data, err := os.ReadFile(settings)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return host.ParseEnvFile(settings, data)
+}
+
+func notify(state string) error {
+	_, err := daemon.SdNotify(false, state)
+	return err
+}
+
+func (system) Ready() error             { return notify(daemon.SdNotifyReady) }
+func (system) Status(text string) error { return notify(statusLine(text)) }
+func (system) Stopping() error          { return notify(daemon.SdNotifyStopping) }
+func (system) WatchdogPing() error      { return notify(daemon.SdNotifyWatchdog) }
+
+func (system) WatchdogEvery() time.Duration {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return 0 // a manager that writes no number does not watch
+	}
+	return every
+}
+
+func (system) RunService(run func(context.Context) error, _ func(error) int) error {
+	return host.RunUnderSignals(run)
+}

@@ -1,0 +1,61 @@
+// Package linux is the Linux half of package host: systemd's words, /etc/default/pace-node, /var/lib/pace-node. What is
+// decided here is in files without a build tag and tested on any system; system calls are in _linux.go files.
+//
+// It must never import the node.
+package linux
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+const (
+	account     = "pace-node"                // static system account of the packages
+	systemState = "/var/lib/pace-node"       // StateDirectory= of the unit
+	settings    = "/etc/default/pace-node"   // written by the packages' scripts
+	runtimeDir  = "/run/pace-node"           // RuntimeDirectory= of the unit, for group pace-admin
+	socketName  = "admin.sock"               // the unit's mode is 0660
+	machineID   = "/etc/machine-id"          // 32 hex digits and a line end; of the installation
+	unitName    = "pace-node.service"        // what the packages install
+	userState   = ".local/state"             // XDG_STATE_HOME's default
+	maxStatus   = 1024                       // bytes of a STATUS= line
+	hardwareTag = "pace-node hardware 1\x00" // so that the digest is of no use elsewhere
+)
+
+// unitDirs are where systemd finds a unit, as the packages and --install-service write it.
+var unitDirs = []string{"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+
+// stateDir is the service's state directory, or the account's own below XDG_STATE_HOME.
+func stateDir(user bool, xdg, home string) string {
+	switch {
+	case !user:
+		return systemState
+	case filepath.IsAbs(xdg):
+		return filepath.Join(xdg, "pace-node")
+	case home != "":
+		return filepath.Join(home, userState, "pace-node")
+	}
+	return ""
+}
+
+// adminSocket is the packages' socket, where they made its folder and the state directory is theirs.
+func adminSocket(dir string, made bool) string {
+	if made && filepath.Clean(dir) == systemState {
+		return filepath.Join(runtimeDir, socketName)
+	}
+	return ""
+}
+
+// statusLine is the STATUS= word: one line, bounded.
+func statusLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > maxStatus {
+		text = strings.ToValidUTF8(text[:maxStatus], "")
+	}
+	return "STATUS=" + text
+}
