@@ -92,7 +92,7 @@ type NameClash struct {
 // done, and the fleet's revision where the state changed.
 type Done struct {
 	V        int    `json:"v"`
-	Text     string `json:"text"`
+	Said     string `json:"text"`
 	Revision uint64 `json:"revision,omitempty"`
 }
 

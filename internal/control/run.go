@@ -1,0 +1,320 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"pace-node/internal/config"
+	"pace-node/internal/wire"
+)
+
+// RunDeps is what the verbs need of this machine.
+type RunDeps struct {
+	// AdminPaths is where this machine's administrators' socket may be, in order
+	// (AdminPaths).
+	AdminPaths []string
+	// DialScheduler opens a session to another machine's 0xFC endpoint under this
+	// machine's key, and says Hello on it. Its error names the endpoint.
+	DialScheduler func(ctx context.Context, endpoint string) (Transport, error)
+	// PeekIdentity reads this machine's identity, minting it where nothing has
+	// run yet.
+	PeekIdentity func(ctx context.Context) (Identity, error)
+	// ResetIdentity archives this machine's identity; Said tells where.
+	ResetIdentity func(ctx context.Context) (Done, error)
+	Stdin         io.Reader // nil: nothing is asked back
+}
+
+// redirects is how many times a not-leader redirect is followed: to the leader,
+// and once more where leadership moved meanwhile.
+const redirects = 2
+
+// runner carries out one verb.
+type runner struct {
+	cfg    config.Config
+	deps   RunDeps
+	stderr io.Writer
+	tool   bool // pacectl: words may be names and prefixes
+	client *Client
+	socket bool
+}
+
+// verb is one row of the table of verbs.
+type verb struct {
+	flag  string // of pace-node; "" if it has none
+	words string // of pacectl; "" if it has none
+	alone bool   // the second word may be left out
+	args  string // for the usage
+	least int
+	most  int // -1: any number
+	about string
+	run   func(r *runner, ctx context.Context, args []string) (Printable, error)
+}
+
+// verbs is the table of verbs: a flag of pace-node and words of pacectl reach the
+// same function.
+var verbs = []verb{
+	{"print-identity", "identity", false, "", 0, 0, "node id, public key and the line that would admit this machine", (*runner).identity},
+	{"reset-identity", "", false, "", 0, 0, "archive this machine's identity; the next start makes a new one", (*runner).resetIdentity},
+	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
+	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
+	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "leave the fleet: the leader removes this machine's own row", (*runner).leave},
+	{"enroll-list", "enroll list", true, "", 0, 0, "the machines that wait, each with its key", (*runner).enrollList},
+	{"enroll-approve", "enroll approve", false, "ID@KEY", 1, 1, "admit a waiting machine whose key you have compared", (*runner).enrollApprove},
+	{"enroll-reject", "enroll reject", false, "ID[@KEY]", 1, 1, "refuse a waiting machine", (*runner).enrollReject},
+	{"enroll-clear", "enroll clear", false, "", 0, 0, "drop every row of the waiting list", (*runner).enrollClear},
+	{"enroll-auto-approve", "enroll window", false, "DURATION|off", 1, 1, "admit whoever asks, for at most 24h", (*runner).enrollWindow},
+	{"cluster-admit-learner", "enroll preapprove", false, "ID@KEY... (or - for a list on stdin)", 1, -1, "admit machines before they ask", (*runner).preapprove},
+	{"cluster-admit", "member admit", false, "ID=HOST:PORT[@KEY]", 1, 1, "make a machine a voter, or record where a voter moved", (*runner).admit},
+	{"", "member list", true, "", 0, 0, "the members of the fleet", (*runner).memberList},
+	{"", "member show", false, "MACHINE", 1, 1, "one member", (*runner).memberShow},
+	{"cluster-forget", "member forget", false, "MACHINE", 1, 1, "remove a member and revoke its key for ever", (*runner).forget},
+	{"cluster-set", "", false, "NAME=VALUE", 1, 1, "change a setting of the fleet", (*runner).set},
+	{"", "queue list", true, "", 0, 0, "the provisioning queue", (*runner).queueList},
+	{"", "queue show", false, "MACHINE", 1, 1, "one machine of the queue", (*runner).queueShow},
+	{"", "queue history", false, "MACHINE", 1, 1, "its past runs", (*runner).queueHistory},
+	{"", "queue retry", false, "MACHINE", 1, 1, "try a machine again now", queueVerb("retry")},
+	{"", "queue drop", false, "MACHINE", 1, 1, "take a machine out of the queue", queueVerb("drop")},
+	{"", "queue reprovision", false, "MACHINE", 1, 1, "provision a machine anew", queueVerb("reprovision")},
+	{"", "queue pause", false, "[REASON]", 0, -1, "start no further run", queueVerb("pause")},
+	{"", "queue resume", false, "", 0, 0, "go on", queueVerb("resume")},
+	{"", "queue run-helper", false, "MACHINE", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
+	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
+}
+
+// Run carries out one verb, typed as a flag of pace-node or as words of pacectl,
+// and returns the exit status. stdout gets the document, with --json exactly one
+// JSON value in success and in failure; notices and, without --json, failures go
+// to stderr. VerbCalls that need no node (version, help, check-arguments) are the
+// command's own.
+func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, stderr io.Writer, deps RunDeps) int {
+	r := &runner{cfg: cfg, deps: deps, stderr: stderr, tool: call.Name == config.ToolVerb}
+	doc, err := r.do(ctx, call)
+	if r.client != nil {
+		r.client.Close()
+	}
+	if err == nil {
+		if err = write(stdout, doc, cfg.JSON); err == nil {
+			return config.ExitOK
+		}
+	}
+	f := failureOf(err, r.socket)
+	if cfg.JSON {
+		if b, err := marshal(FailureDocument{V: DocumentVersion, Error: *f}); err == nil {
+			stdout.Write(b)
+		}
+		return f.Exit
+	}
+	name := "pace-node"
+	if r.tool {
+		name = "pacectl"
+	}
+	fmt.Fprintf(stderr, "%s: %s\n%s\n", name, Sentence(f.Reason), remedyLine(f.Remedy))
+	return f.Exit
+}
+
+func remedyLine(s string) string { return "remedy: " + Sentence(s) }
+
+// write prints a document.
+func write(w io.Writer, doc Printable, asJSON bool) error {
+	if !asJSON {
+		_, err := io.WriteString(w, doc.Text())
+		return err
+	}
+	if f, ok := doc.(finisher); ok {
+		f.finish()
+	}
+	b, err := marshal(doc)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+// do finds the verb and runs it.
+func (r *runner) do(ctx context.Context, call config.VerbCall) (Printable, error) {
+	if !r.tool {
+		for _, v := range verbs {
+			if v.flag != "" && v.flag == call.Name {
+				var args []string
+				if v.most != 0 {
+					args = []string{call.Arg}
+				}
+				return v.run(r, ctx, args)
+			}
+		}
+		return nil, usageFailure("pace-node --help lists them", "--%s is no verb", call.Name)
+	}
+	v, args, err := findWords(call.Words)
+	if err != nil {
+		return nil, err
+	}
+	return v.run(r, ctx, args)
+}
+
+// findWords finds the row of pacectl's words, and what follows them.
+func findWords(words []string) (verb, []string, error) {
+	if len(words) == 0 {
+		return verb{}, nil, usageFailure("one of: "+strings.Join(firstWords(), ", "), "pacectl needs a word")
+	}
+	var group []string
+	for _, v := range verbs {
+		first, second, two := strings.Cut(v.words, " ")
+		if v.words == "" || first != words[0] {
+			continue
+		}
+		if two {
+			group = append(group, second)
+		}
+		switch {
+		case !two:
+			return counted(v, words[1:])
+		case len(words) > 1 && words[1] == second:
+			return counted(v, words[2:])
+		case len(words) == 1 && v.alone:
+			return v, nil, nil
+		}
+	}
+	switch {
+	case group == nil:
+		return verb{}, nil, usageFailure(didYouMean(words[0], firstWords(), "", "one of: "+strings.Join(firstWords(), ", ")), "%q is no word of pacectl", words[0])
+	case len(words) == 1:
+		return verb{}, nil, usageFailure("one of: "+strings.Join(group, ", "), "pacectl %s needs another word", words[0])
+	}
+	return verb{}, nil, usageFailure(didYouMean(words[1], group, words[0]+" ", "one of: "+strings.Join(group, ", ")), "%q is no word of pacectl %s", words[1], words[0])
+}
+
+func counted(v verb, args []string) (verb, []string, error) {
+	if len(args) < v.least || v.most >= 0 && len(args) > v.most {
+		return verb{}, nil, usageFailure(strings.TrimSpace("pacectl "+v.words+" "+v.args), "pacectl %s takes %s", v.words, argsText(v))
+	}
+	return v, args, nil
+}
+
+func argsText(v verb) string {
+	if v.most == 0 {
+		return "nothing more"
+	}
+	return v.args
+}
+
+func didYouMean(word string, candidates []string, before, otherwise string) string {
+	if n := nearest(word, candidates); n != "" {
+		return "did you mean: pacectl " + before + n + "?"
+	}
+	return otherwise
+}
+
+func firstWords() []string {
+	var out []string
+	for _, v := range verbs {
+		first, _, _ := strings.Cut(v.words, " ")
+		if first != "" && !slices.Contains(out, first) {
+			out = append(out, first)
+		}
+	}
+	return out
+}
+
+// ToolHelp lists pacectl's words, a line a verb.
+func ToolHelp() string {
+	var l lines
+	for _, v := range verbs {
+		if v.words != "" {
+			l.add("  pacectl %-40s %s", strings.TrimSpace(v.words+" "+v.args), v.about)
+		}
+	}
+	return l.String()
+}
+
+// notice says something beside the answer.
+func (r *runner) notice(format string, args ...any) {
+	fmt.Fprintf(r.stderr, "note: %s\n", Sentence(fmt.Sprintf(format, args...)))
+}
+
+// connect chooses whom to ask: --scheduler's machine, or this machine's node.
+func (r *runner) connect(ctx context.Context) error {
+	if r.client != nil {
+		return nil
+	}
+	if r.cfg.Scheduler == "" {
+		r.client, r.socket = DialAdmin(r.deps.AdminPaths...), true
+		return nil
+	}
+	return r.dialScheduler(ctx, r.cfg.Scheduler)
+}
+
+func (r *runner) dialScheduler(ctx context.Context, endpoint string) error {
+	if r.deps.DialScheduler == nil {
+		return errors.New("this program cannot reach another machine's endpoint")
+	}
+	dial, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	t, err := r.deps.DialScheduler(dial, endpoint)
+	if err != nil {
+		var e *wire.Error
+		var f *Failure
+		if errors.As(err, &e) || errors.As(err, &f) {
+			return err
+		}
+		return &NobodyError{Where: "the machine at " + endpoint, Err: err}
+	}
+	if r.client != nil {
+		r.client.Close()
+	}
+	r.client, r.socket = NewClient(t, "the machine at "+endpoint), false
+	return nil
+}
+
+// call asks one verb and follows not-leader redirects.
+func (r *runner) call(ctx context.Context, v wire.Verb, payload []byte) ([]byte, error) {
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	asked := map[string]bool{r.cfg.Scheduler: true}
+	for hop := 0; ; hop++ {
+		b, err := r.client.Call(ctx, v, payload)
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Code != wire.CodeNotLeader || e.Text == "" {
+			return b, err
+		}
+		endpoint := e.Text
+		if hop == redirects || asked[endpoint] || !wire.ValidEndpoint(endpoint) {
+			return nil, &Failure{
+				Code: e.Code.String(), Exit: config.ExitNobody,
+				Reason: "no leader was found: the last one asked names " + Word(endpoint),
+				Remedy: "try again in a few seconds; pacectl fleet status shows the leader",
+			}
+		}
+		asked[endpoint] = true
+		r.notice("not the leader; asking the leader at %s", endpoint)
+		if err := r.dialScheduler(ctx, endpoint); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// confirm makes sure that a person means this fleet.
+func (r *runner) confirm(args []string, cluster, what string) error {
+	typed := ""
+	switch {
+	case len(args) > 0:
+		typed = args[0]
+	case r.deps.Stdin != nil && !r.cfg.JSON:
+		fmt.Fprintf(r.stderr, "This will %s. Type the fleet's id %s to go on: ", what, Word(cluster))
+		line, err := bufio.NewReader(io.LimitReader(r.deps.Stdin, 4096)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		typed = strings.TrimSpace(line)
+	}
+	if typed == cluster && cluster != "" {
+		return nil
+	}
+	return usageFailure("give the fleet's id back: "+Word(cluster), "the fleet's id was not given back, so nothing was done")
+}
