@@ -1,0 +1,279 @@
+package netio
+
+import (
+	"net/netip"
+	"time"
+
+	"pace-node/internal/identity"
+	"pace-node/internal/wire"
+)
+
+// AdmissionFacts is what admission asks of the node, at each question, never cached. The functions must not block and
+// must not call back into the hub.
+type AdmissionFacts struct {
+	// Known: the key is in the roster, pre-approved, or holds a row of the waiting list, which then bounds it.
+	Known func(identity.PublicKey) bool
+	// Member: the key is in the roster; nil means Known. A known key that is no member may open few streams and send
+	// little on them.
+	Member func(identity.PublicKey) bool
+}
+
+func (f *AdmissionFacts) known(k identity.PublicKey) bool { return f.Known != nil && f.Known(k) }
+
+func (f *AdmissionFacts) member(k identity.PublicKey) bool {
+	if f.Member == nil {
+		return f.known(k)
+	}
+	return f.Member(k)
+}
+
+// admissionStage is when a bound is asked.
+type admissionStage uint8
+
+const (
+	atConnect admissionStage = iota
+	atFirstRequest
+)
+
+// admissionScope is which strangers a bound counts.
+type admissionScope uint8
+
+const (
+	ofSource admissionScope = iota // those of the same source network
+	ofAll                          // every one
+	ofAskers                       // those whose first request was anything but FleetSummary
+)
+
+// admissionBound is one row of the bounds: at Stage, a newcomer is refused when Scope already counts Bound.
+type admissionBound struct {
+	Refusal Refusal
+	Stage   admissionStage
+	Scope   admissionScope
+	Bound   int
+	// SparesLoopback: with --discovery-loopback it does not apply to 127.0.0.0/8.
+	SparesLoopback bool
+	// SparesSummary: it does not apply to a first request that is FleetSummary.
+	SparesSummary bool
+}
+
+// admissionBounds are asked in this order; the first that is reached is the reason.
+var admissionBounds = []admissionBound{
+	{RefuseSourceFull, atConnect, ofSource, MaxStrangersPerSource, true, false},
+	{RefuseStrangersFull, atConnect, ofAll, MaxStrangers, false, false},
+	{RefuseSummaryReserve, atFirstRequest, ofAskers, MaxStrangers - KeptForFleetSummary, false, true},
+}
+
+// admissionPhase is what a stranger's session waits for.
+type admissionPhase uint8
+
+const (
+	awaitsRequest admissionPhase = iota
+	awaitsAnswer
+	awaitsMore
+)
+
+// admissionWait is one row of the deadlines: a stranger's session that stays in Phase for Within is closed.
+type admissionWait struct {
+	Phase   admissionPhase
+	Within  time.Duration
+	Refusal Refusal // RefusalNone: an ordinary end, not counted
+}
+
+var admissionWaits = []admissionWait{
+	{awaitsRequest, FirstRequestWithin, RefuseFirstRequestLate},
+	{awaitsAnswer, AnswerWithin, RefuseAnswerLate},
+	{awaitsMore, CloseAfterAnswer, RefusalNone},
+}
+
+func waitOf(p admissionPhase) admissionWait {
+	for _, w := range admissionWaits {
+		if w.Phase == p {
+			return w
+		}
+	}
+	return admissionWait{Phase: p}
+}
+
+// Admission decides which sessions of strangers may be open: of keys that are not known. It reads no clock and keeps no
+// timer; its caller serializes. Sessions are named by the caller's number.
+type Admission struct {
+	facts    AdmissionFacts
+	loopback bool
+	open     map[uint64]*stranger
+}
+
+// stranger is one open session of a key that was not known when it was last asked.
+type stranger struct {
+	key     identity.PublicKey
+	source  netip.Prefix
+	phase   admissionPhase
+	since   time.Time
+	pending int  // requests read and not yet answered
+	asked   bool // a first request was read
+	asker   bool // and it was not FleetSummary
+}
+
+// NewAdmission returns an empty table; loopback is --discovery-loopback.
+func NewAdmission(facts AdmissionFacts, loopback bool) *Admission {
+	return &Admission{facts: facts, loopback: loopback, open: map[uint64]*stranger{}}
+}
+
+// sourceNetwork is what counts as one source: an IPv4 address, or an IPv6 /64.
+func sourceNetwork(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // invalid for an invalid address: then all those share one
+	return p
+}
+
+// Connect judges a new inbound session. A known key is admitted without a bound and not remembered.
+func (a *Admission) Connect(now time.Time, id uint64, key identity.PublicKey, source netip.Addr) Refusal {
+	if a.facts.known(key) {
+		return RefusalNone
+	}
+	s := &stranger{key: key, source: sourceNetwork(source), since: now}
+	if r := a.refuses(atConnect, s, false); r != RefusalNone {
+		return r
+	}
+	a.open[id] = s
+	return RefusalNone
+}
+
+// refuses asks the bounds of a stage.
+func (a *Admission) refuses(stage admissionStage, s *stranger, summary bool) Refusal {
+	for _, b := range admissionBounds {
+		if b.Stage != stage || b.SparesSummary && summary || b.SparesLoopback && a.loopback && s.source.Addr().IsLoopback() {
+			continue
+		}
+		if a.count(b.Scope, s) < b.Bound {
+			continue
+		}
+		// Who got a row meanwhile is bounded by the waiting list, and leaves room here.
+		a.release()
+		if a.count(b.Scope, s) >= b.Bound {
+			return b.Refusal
+		}
+	}
+	return RefusalNone
+}
+
+// count counts the other strangers of a scope.
+func (a *Admission) count(scope admissionScope, self *stranger) (n int) {
+	for _, s := range a.open {
+		switch {
+		case s == self:
+		case scope == ofSource && s.source == self.source,
+			scope == ofAll,
+			scope == ofAskers && s.asker:
+			n++
+		}
+	}
+	return n
+}
+
+// release forgets strangers whose key became known.
+func (a *Admission) release() {
+	for id, s := range a.open {
+		if a.facts.known(s.key) {
+			delete(a.open, id)
+		}
+	}
+}
+
+// Request judges a request whose header was read, before its payload is.
+func (a *Admission) Request(now time.Time, id uint64, verb wire.Verb, length uint32) Refusal {
+	s := a.open[id]
+	if s == nil {
+		return RefusalNone
+	}
+	if a.facts.known(s.key) {
+		delete(a.open, id)
+		return RefusalNone
+	}
+	if !s.asked {
+		if length > FirstRequestCeiling {
+			return RefuseFirstRequestTooLarge
+		}
+		summary := verb == wire.VerbFleetSummary
+		if r := a.refuses(atFirstRequest, s, summary); r != RefusalNone {
+			return r
+		}
+		s.asked, s.asker = true, !summary
+	} else if verb != wire.VerbFleetSummary && !s.asker {
+		// A summary's session that goes on to ask leaves the places that are kept for summaries.
+		if r := a.refuses(atFirstRequest, s, false); r != RefusalNone {
+			return r
+		}
+		s.asker = true
+	}
+	s.pending++
+	s.phase, s.since = awaitsAnswer, now
+	return RefusalNone
+}
+
+// Answered notes an answer on a session.
+func (a *Admission) Answered(now time.Time, id uint64) {
+	s := a.open[id]
+	if s == nil {
+		return
+	}
+	if s.pending > 0 {
+		s.pending--
+	}
+	s.since = now
+	if s.pending == 0 {
+		s.phase = awaitsMore
+	}
+}
+
+// Sweep takes up a session whose key is not known any more, such as one whose row ran out, and drops one whose key is.
+// A session taken up here is not refused by a bound: it was admitted before.
+func (a *Admission) Sweep(now time.Time, id uint64, key identity.PublicKey, source netip.Addr) {
+	switch known := a.facts.known(key); {
+	case known:
+		delete(a.open, id)
+	case a.open[id] == nil:
+		a.open[id] = &stranger{key: key, source: sourceNetwork(source), since: now, phase: awaitsMore, asked: true, asker: true}
+	}
+}
+
+// Gone forgets a session.
+func (a *Admission) Gone(id uint64) { delete(a.open, id) }
+
+// Expired is a session to close.
+type Expired struct {
+	ID      uint64
+	Refusal Refusal // RefusalNone: an ordinary end
+}
+
+// Due returns the sessions whose time is over and forgets them; one whose key became known is only forgotten.
+func (a *Admission) Due(now time.Time) []Expired {
+	var out []Expired
+	for id, s := range a.open {
+		w := waitOf(s.phase)
+		if now.Sub(s.since) < w.Within {
+			continue
+		}
+		delete(a.open, id)
+		if !a.facts.known(s.key) {
+			out = append(out, Expired{id, w.Refusal})
+		}
+	}
+	return out
+}
+
+// Next returns when Due is to be asked again; ok is false while no stranger is connected.
+func (a *Admission) Next() (at time.Time, ok bool) {
+	for _, s := range a.open {
+		if t := s.since.Add(waitOf(s.phase).Within); !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}
+
+// Strangers returns how many strangers' sessions are open.
+func (a *Admission) Strangers() int { return len(a.open) }

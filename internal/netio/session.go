@@ -1,0 +1,306 @@
+package netio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"pace-node/internal/identity"
+	"pace-node/internal/wire"
+)
+
+// sessionUse is what a session turned out to be for, from its first request in either direction.
+type sessionUse uint32
+
+const (
+	useUnknown sessionUse = iota
+	useProbe              // FleetSummary only: not the session of a member
+	useLasting
+)
+
+// Session is one connection with a peer whose key is proven. Either side opens streams on it.
+type Session struct {
+	hub     *Hub
+	id      uint64
+	peer    identity.PublicKey
+	remote  netip.AddrPort
+	local   netip.AddrPort
+	inbound bool
+	opened  time.Time
+	mux     *yamux.Session
+	ctx     context.Context // ends with the session
+	cancel  context.CancelFunc
+
+	use       atomic.Uint32 // sessionUse
+	streams   atomic.Int32  // of the peer, being served
+	summaries atomic.Uint32 // verbs that are answered once a connection: FleetSummary
+
+	mu     sync.Mutex
+	reason error
+	hello  *wire.Hello
+	offset time.Duration
+}
+
+// Peer returns the key of the other end, proven by the handshake.
+func (s *Session) Peer() identity.PublicKey { return s.peer }
+
+// RemoteAddr returns the other end's address, unmapped; of an inbound session it is the source.
+func (s *Session) RemoteAddr() netip.AddrPort { return s.remote }
+
+// LocalAddr returns this end's address, unmapped: the address by which the peer is reached.
+func (s *Session) LocalAddr() netip.AddrPort { return s.local }
+
+// Inbound reports whether the peer dialed.
+func (s *Session) Inbound() bool { return s.inbound }
+
+// Opened returns when the handshake was done.
+func (s *Session) Opened() time.Time { return s.opened }
+
+// ID returns a number that no other session of the hub has.
+func (s *Session) ID() uint64 { return s.id }
+
+// Done is closed when the session ends.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err returns why the session ended, nil while it is open.
+func (s *Session) Err() error {
+	if s.ctx.Err() == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == nil {
+		return ErrClosed
+	}
+	return s.reason
+}
+
+// Duplicate reports whether another living session of the same key answers as well: the identity may be cloned.
+func (s *Session) Duplicate() bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for p := range s.hub.pairs {
+		if p.older == s.id || p.newer == s.id {
+			return true
+		}
+	}
+	return false
+}
+
+// SetHello keeps what the peer said of itself, and how far its clock is ahead of this one's.
+func (s *Session) SetHello(h wire.Hello, offset time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hello, s.offset = &h, offset
+}
+
+// Hello returns what the peer said of itself, with its clock's offset; ok is false before it did.
+func (s *Session) Hello() (h wire.Hello, offset time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hello == nil {
+		return wire.Hello{}, 0, false
+	}
+	return *s.hello, s.offset, true
+}
+
+// Open opens a stream to the peer.
+func (s *Session) Open(ctx context.Context) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// The library waits for room without a context, so it does so on a goroutine of its own; whoever comes first
+	// decides whether the stream is taken or closed.
+	const taken, abandoned = 1, 2
+	var fate atomic.Int32
+	var stream *yamux.Stream
+	var err error
+	done := make(chan struct{})
+	if !s.hub.goes(func() {
+		defer close(done)
+		if stream, err = s.mux.OpenStream(); err == nil && !fate.CompareAndSwap(0, taken) {
+			_ = stream.Close()
+		}
+	}) {
+		return nil, s.ended(ErrClosed)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if fate.CompareAndSwap(0, abandoned) {
+			return nil, ctx.Err()
+		}
+		<-done
+	}
+	if err != nil {
+		return nil, s.ended(muxEnd(err))
+	}
+	return &sessionStream{Stream: stream, session: s}, nil
+}
+
+// ended prefers the reason why the session ended over the library's word for it.
+func (s *Session) ended(err error) error {
+	if why := s.Err(); why != nil {
+		err = why
+	}
+	return fmt.Errorf("session with %s: %w", s.remote, err)
+}
+
+// Ping asks the peer for a sign of life and returns the time it took.
+func (s *Session) Ping(ctx context.Context) (time.Duration, error) {
+	type result struct {
+		took time.Duration
+		err  error
+	}
+	done := make(chan result, 1)
+	if !s.hub.goes(func() {
+		took, err := s.mux.Ping()
+		done <- result{took, err}
+	}) {
+		return 0, s.ended(ErrClosed)
+	}
+	select {
+	case r := <-done:
+		return r.took, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// Close ends the session and all its streams; the first reason stays. It returns at once: saying goodbye to a peer that
+// does not read takes a while, and handlers end on their own.
+func (s *Session) Close(reason error) {
+	s.fail(reason)
+	s.cancel()
+	if !s.hub.goes(func() { _ = s.mux.Close() }) {
+		_ = s.mux.Close()
+	}
+}
+
+// fail notes why the session ends.
+func (s *Session) fail(reason error) {
+	if reason == nil {
+		reason = ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == nil {
+		s.reason = reason
+	}
+}
+
+// sessionStream is a stream of a session; the frames' functions tell the session what passes on it.
+type sessionStream struct {
+	*yamux.Stream
+	session *Session
+	theirs  bool // the peer opened it
+	request atomic.Bool
+	replied atomic.Bool
+}
+
+// RemoteAddr implements net.Conn with the session's address.
+func (t *sessionStream) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(t.session.remote) }
+
+// LocalAddr implements net.Conn with the session's address.
+func (t *sessionStream) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(t.session.local) }
+
+// admit judges a request of the peer after its header.
+func (t *sessionStream) admit(row wire.VerbRow, length uint32) *wire.Error {
+	if !t.theirs {
+		return nil
+	}
+	s := t.session
+	s.note(row.Verb)
+	if row.OncePerConnection && s.summaries.Add(1) > 1 {
+		return s.hub.refuse(s, RefuseOncePerConnection)
+	}
+	return s.hub.admitRequest(t, row.Verb, length)
+}
+
+// answered notes the first reply on a stream of the peer.
+func (t *sessionStream) answered() {
+	if t.theirs && t.request.Load() && t.replied.CompareAndSwap(false, true) {
+		t.session.hub.answered(t.session)
+	}
+}
+
+// note remembers what the session is for.
+func (s *Session) note(v wire.Verb) {
+	use := useLasting
+	if v == wire.VerbFleetSummary {
+		use = useProbe
+	}
+	for {
+		was := sessionUse(s.use.Load())
+		if was >= use {
+			return
+		}
+		if s.use.CompareAndSwap(uint32(was), uint32(use)) {
+			if use == useLasting {
+				s.hub.lasting(s)
+			}
+			return
+		}
+	}
+}
+
+// muxLog takes the session library's lines, which are about a peer's behaviour, and dampens them.
+type muxLog struct{ noise *noise }
+
+func (l muxLog) write(v ...any) {
+	l.noise.at(slog.LevelDebug, "mux", "the session library says", slog.String("line", wire.Printable(fmt.Sprint(v...))))
+}
+
+// Print implements the library's logger.
+func (l muxLog) Print(v ...any) { l.write(v...) }
+
+// Println implements the library's logger.
+func (l muxLog) Println(v ...any) { l.write(v...) }
+
+// Printf implements the library's logger.
+func (l muxLog) Printf(format string, v ...any) {
+	if l.noise.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.write(fmt.Sprintf(format, v...))
+	}
+}
+
+// muxConfig is small, because a voter holds a session for each learner.
+func muxConfig(n *noise) *yamux.Config {
+	return &yamux.Config{
+		AcceptBacklog:          streamBacklog,
+		EnableKeepAlive:        true,
+		KeepAliveInterval:      keepAlive,
+		ConnectionWriteTimeout: pingTimeout,
+		MaxStreamWindowSize:    streamWindow,
+		StreamOpenTimeout:      streamOpenTimeout,
+		StreamCloseTimeout:     streamCloseTimeout,
+		Logger:                 muxLog{n},
+	}
+}
+
+// addrPort reads a connection's address; one that is no TCP address gives the invalid value.
+func addrPort(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return unmap(t.AddrPort())
+	}
+	return netip.AddrPort{}
+}
+
+// muxEnd is the library's reason in this package's words.
+func muxEnd(err error) error {
+	switch {
+	case err == nil, errors.Is(err, yamux.ErrSessionShutdown):
+		return ErrClosed
+	case errors.Is(err, yamux.ErrKeepAliveTimeout):
+		return errors.New("the peer answered no keep-alive")
+	}
+	return err
+}
