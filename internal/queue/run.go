@@ -133,6 +133,11 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 		q.rearm(now, j.ID)
 		return true
 	}
+	if row.Outcome == OutcomeUnwanted {
+		m.state, m.due = row.Next, time.Time{} // or it would come due again at once, for ever
+		q.leave(j.ID)
+		return true
+	}
 	if r.BootID != "" {
 		m.bootID = r.BootID
 	}

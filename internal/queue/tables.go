@@ -132,7 +132,8 @@ const (
 	OutcomeUpgraded         // success without delay: an in-place upgrade
 	OutcomeSuccess          // success with delay: held until it confirms
 	OutcomeShutdown         // told to shut down
-	OutcomeSkipped          // nothing was begun: leadership gone, or the machine no longer wants anything
+	OutcomeSkipped          // nothing was begun: leadership gone, paused or stopping
+	OutcomeUnwanted         // nothing was begun: the machine no longer wants provisioning
 )
 
 // OutcomeRow is one row of Outcomes.
@@ -153,6 +154,7 @@ var Outcomes = []OutcomeRow{
 	{OutcomeSuccess, "success", true, true, 0, StateUnconfirmed},
 	{OutcomeShutdown, "shutdown", true, false, CountShutdowns, StateNone},
 	{OutcomeSkipped, "skipped", false, false, 0, StateNone},
+	{OutcomeUnwanted, "unwanted", false, false, 0, StateNone},
 }
 
 func outcomeRow(o Outcome) (OutcomeRow, bool) {

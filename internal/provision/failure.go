@@ -1,0 +1,138 @@
+package provision
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Reason is why a helper's run gave no answer; it is the label of pace_provision_helper_errors_total.
+type Reason string
+
+// The reasons.
+const (
+	ReasonMissing   Reason = "missing"
+	ReasonStart     Reason = "start"
+	ReasonTimeout   Reason = "timeout"
+	ReasonExit      Reason = "exit"
+	ReasonNoOutput  Reason = "no_output"
+	ReasonNotJSON   Reason = "not_json"
+	ReasonSeveral   Reason = "several_documents"
+	ReasonTooLarge  Reason = "too_large"
+	ReasonWrongType Reason = "wrong_type"
+	ReasonEmpty     Reason = "empty_configuration"
+	ReasonDefault   Reason = "default"
+	ReasonCancelled Reason = "cancelled"
+)
+
+// ReasonRow is one row of Reasons.
+type ReasonRow struct {
+	Reason    Reason
+	Permanent bool // the helper would say the same again: parked
+}
+
+// Reasons is the table of a helper's failures. What may be the network's or the moment's fault is tried again; an answer
+// that is whole and wrong is not.
+var Reasons = []ReasonRow{
+	{ReasonMissing, false},
+	{ReasonStart, false},
+	{ReasonTimeout, false},
+	{ReasonExit, false},
+	{ReasonNoOutput, false},
+	{ReasonNotJSON, false},
+	{ReasonSeveral, false},
+	{ReasonTooLarge, false},
+	{ReasonWrongType, true},
+	{ReasonEmpty, true},
+	{ReasonDefault, false},
+	{ReasonCancelled, false},
+}
+
+// Failure is a helper's run that gave no answer.
+type Failure struct {
+	Reason Reason
+	Text   string // a sentence, escaped, without secrets
+}
+
+// Error returns the sentence.
+func (f *Failure) Error() string { return f.Text }
+
+// Permanent reports whether another run would end the same.
+func (f *Failure) Permanent() bool {
+	for _, r := range Reasons {
+		if r.Reason == f.Reason {
+			return r.Permanent
+		}
+	}
+	return false
+}
+
+func fail(r Reason, text string) *Failure { return &Failure{Reason: r, Text: text} }
+
+// quote escapes text that came from elsewhere.
+func quote(s string) string { return strconv.Quote(s) }
+
+// shown is the beginning of a bad answer as an error may show it.
+func shown(b []byte) string {
+	more := ""
+	if len(b) > MaxShown {
+		n := MaxShown
+		for n > MaxShown-utf8.UTFMax && !utf8.RuneStart(b[n]) {
+			n--
+		}
+		b, more = b[:n], " …"
+	}
+	text := string(b)
+	// A good answer cut in two must not put its key into a log.
+	for _, mark := range []string{"-----BEGIN", `"key"`, "'key'"} {
+		if i := strings.Index(text, mark); i >= 0 {
+			text, more = text[:i], " … (the rest may hold a key and is withheld)"
+		}
+	}
+	return quote(text) + more
+}
+
+// withStderr adds what a helper said on stderr.
+func withStderr(text string, stderr []byte) string {
+	s := strings.TrimSpace(redact(string(stderr)))
+	if s == "" {
+		return text + "; its stderr is empty"
+	}
+	return text + "; its stderr: " + quote(s)
+}
+
+const withheld = "[a key, withheld]"
+
+// redact takes PEM blocks of private keys out of a text, also one whose beginning was cut off.
+func redact(s string) string {
+	const begin, end, key = "-----BEGIN ", "-----END ", "PRIVATE KEY-----"
+	var out strings.Builder
+	for {
+		i := strings.Index(s, key)
+		if i < 0 {
+			out.WriteString(s)
+			return out.String()
+		}
+		head := s[:i]
+		if b := strings.LastIndex(head, begin); b >= 0 && !strings.Contains(head[b:], "\n") {
+			out.WriteString(s[:b])
+			s = s[i+len(key):]
+			if j := strings.Index(s, key); j >= 0 && strings.Contains(s[:j], end) {
+				s = s[j+len(key):]
+			} else {
+				s = ""
+			}
+		} else if strings.Contains(head, end) {
+			s = s[i+len(key):] // only the end was kept: everything before it is the key
+			out.Reset()
+		} else {
+			out.WriteString(s[:i+len(key)])
+			s = s[i+len(key):]
+			continue
+		}
+		out.WriteString(withheld)
+	}
+}
+
+func limit(r io.Reader, n int64) io.Reader { return io.LimitReader(r, n) }

@@ -1,0 +1,184 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
+
+// pauseTexts says each cause of a pause.
+var pauseTexts = []struct {
+	Reason queue.PauseReason
+	Text   string
+}{
+	{queue.PauseNoLeadership, "this node does not lead the fleet"},
+	{queue.PauseOperator, "an operator paused it"},
+	{queue.PauseNothingToProvisionWith, "there is neither a usable helper nor a default"},
+	{queue.PauseStopping, "this node is stopping"},
+}
+
+// PauseText says why the queue is paused; "": it is not.
+func PauseText(why queue.PauseReason) string {
+	var out []string
+	for _, r := range pauseTexts {
+		if why&r.Reason != 0 {
+			out = append(out, r.Text)
+		}
+	}
+	return strings.Join(out, ", and ")
+}
+
+// List is the queue as an operator sees it.
+type List struct {
+	Paused  queue.PauseReason
+	Now     time.Time
+	Entries []queue.Entry // sorted by id
+}
+
+// Entries returns the queue as it stands.
+func (p *Provisioner) Entries(ctx context.Context) (List, error) {
+	var out List
+	err := p.ask(ctx, func(now time.Time) {
+		out = List{Paused: p.deps.Queue.PausedBy(), Now: now, Entries: p.deps.Queue.Entries()}
+	})
+	if err != nil {
+		return List{}, err // the loop may still be writing out
+	}
+	return out, nil
+}
+
+// Show returns what is known of one machine; false: nothing.
+func (p *Provisioner) Show(ctx context.Context, id string) (queue.Entry, bool, error) {
+	var e queue.Entry
+	var ok bool
+	if err := p.ask(ctx, func(time.Time) { e, ok = p.deps.Queue.Entry(id) }); err != nil {
+		return queue.Entry{}, false, err
+	}
+	return e, ok, nil
+}
+
+// Retry, Drop and Reprovision are the operator's verbs on one machine. A verb without an effect is an error that says
+// why, a *wire.Error with a hint.
+func (p *Provisioner) Retry(ctx context.Context, id string) (string, error) {
+	return p.verb(ctx, id, func(now time.Time) queue.Answer { return p.deps.Queue.Retry(now, id) })
+}
+
+// Drop takes a machine out of the queue and cancels its run.
+func (p *Provisioner) Drop(ctx context.Context, id string) (string, error) {
+	return p.verb(ctx, id, func(time.Time) queue.Answer {
+		a := p.deps.Queue.Drop(id)
+		if a == queue.AnswerDropped {
+			p.letGo(id)
+		}
+		return a
+	})
+}
+
+// Reprovision runs a member's cycle whatever its state.
+func (p *Provisioner) Reprovision(ctx context.Context, id string) (string, error) {
+	return p.verb(ctx, id, func(now time.Time) queue.Answer {
+		if _, standing := p.deps.MemberKey(id); standing != StandingMember {
+			return queue.AnswerUnknown
+		}
+		return p.deps.Queue.Reprovision(now, id)
+	})
+}
+
+func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time) queue.Answer) (string, error) {
+	var text string
+	var err error
+	asked := p.ask(ctx, func(now time.Time) {
+		if !p.leading {
+			err = ErrNotLeading
+			return
+		}
+		_, standing := p.deps.MemberKey(id)
+		row := f(now).Row()
+		text = wire.Printable(id) + " " + row.Text
+		if !row.Effect {
+			hint := row.Hint
+			switch {
+			case row.Answer == queue.AnswerUnknown && standing != StandingMember:
+				text, hint = wire.Printable(id)+" is not a member of this fleet", "pacectl member list"
+			case row.Answer == queue.AnswerPaused:
+				text += " (" + PauseText(p.deps.Queue.PausedBy()) + ")"
+			case row.Answer == queue.AnswerUnknown, row.Answer == queue.AnswerConfirmed, row.Answer == queue.AnswerRunning:
+				hint += " " + id
+			}
+			err = wire.NewError(wire.CodeRefusedByRule, text, hint)
+			text = ""
+			return
+		}
+		if e, ok := p.deps.Queue.Entry(id); ok && e.State == queue.StateNone {
+			p.record(now, id)
+		}
+		p.after(now)
+	})
+	if asked != nil {
+		return "", asked
+	}
+	return text, err
+}
+
+// Pause and Resume are the operator's; what runs goes on.
+func (p *Provisioner) Pause(ctx context.Context) error {
+	return p.ask(ctx, func(now time.Time) { p.deps.Queue.Pause(queue.PauseOperator); p.after(now) })
+}
+
+// Resume ends the operator's pause.
+func (p *Provisioner) Resume(ctx context.Context) error {
+	return p.ask(ctx, func(now time.Time) { p.deps.Queue.Resume(queue.PauseOperator); p.after(now) })
+}
+
+// HelperTrial is what a helper was given and what it said; nothing was configured.
+type HelperTrial struct {
+	Input, Output json.RawMessage
+	Took          time.Duration
+}
+
+// TryHelper runs the helper for one machine and configures nothing.
+func (p *Provisioner) TryHelper(ctx context.Context, id string) (HelperTrial, error) {
+	r := &run{ctx: ctx, cancel: func() {}}
+	var refused error
+	if err := p.ask(ctx, func(now time.Time) {
+		switch {
+		case !p.leading:
+			refused = ErrNotLeading
+		case !slices.Contains(p.deps.Members(), id):
+			refused = wire.NewError(wire.CodeRefusedByRule, wire.Printable(id)+" has no session with this node", "pacectl member show "+id)
+		default:
+			e, _ := p.deps.Queue.Entry(id)
+			r.job = queue.Job{ID: id, Attempt: e.Attempt + 1, FirstSeen: e.FirstSeen, LastError: e.LastError}
+			r.bootID, r.info = e.BootID, p.deps.Info(id)
+		}
+	}); err != nil {
+		return HelperTrial{}, err
+	}
+	if refused != nil {
+		return HelperTrial{}, refused
+	}
+	inventory, f := p.inventory(r)
+	if f != nil {
+		return HelperTrial{}, errors.New(f.text)
+	}
+	begun := time.Now()
+	a, input, output, failure := p.runHelper(r, inventory)
+	out := HelperTrial{Input: input, Output: output, Took: time.Since(begun)}
+	if failure != nil {
+		return out, failure
+	}
+	if output == nil {
+		var err error
+		if out.Output, err = encode(a.body(r.info.Cluster)); err != nil {
+			return out, fmt.Errorf("provision: %w", err)
+		}
+	}
+	return out, nil
+}

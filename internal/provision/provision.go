@@ -1,0 +1,466 @@
+package provision
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pace-node/internal/fleet"
+	"pace-node/internal/identity"
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
+
+// Standing is what the applied roster says of an id.
+type Standing uint8
+
+// The standings.
+const (
+	StandingUnknown Standing = iota
+	StandingMember
+	StandingRevoked
+)
+
+// Deps is what the leader's side is given.
+//
+// Post, Queue, Members, Info, Load, Record, Raise, Clear and HandOver are the loop's: everything but Post is called only
+// inside it, and must not wait. Call, Lease, MemberKey, Cluster and Commit are called from any goroutine.
+type Deps struct {
+	// Post runs a function on the node's event loop; now keeps its monotonic reading. It must run whatever is posted
+	// until Stop has returned.
+	Post  func(func(now time.Time))
+	Queue *queue.Queue
+	// Members returns the ids of the members that have a session, and this node's own.
+	Members func() []string
+	// Call makes one request on a member's session and reads its JSON answer into reply; this node itself is called in
+	// process. ErrUnreachable: no session. It returns soon after ctx has ended.
+	Call func(ctx context.Context, id string, verb wire.Verb, payload, reply any) error
+	// Lease returns the bytes of a signed lease for one step with exactly this body; an error when this node does not
+	// lead.
+	Lease func(id, step string, body []byte) ([]byte, error)
+	// Record writes a machine's outcome into the fleet's state, as an effect.
+	Record func(id string, p fleet.Provision)
+	Info   func(id string) HelperContext
+	// Cluster is the id of the fleet that this node leads.
+	Cluster func() string
+	// MemberKey returns a member's key by the applied roster.
+	MemberKey func(id string) (identity.PublicKey, Standing)
+
+	// Commit records a confirmation and waits until it is committed; nil: Record is used, and the confirmation counts at
+	// once.
+	Commit func(ctx context.Context, id string, p fleet.Provision) error
+	// Load returns what the fleet's state holds of each member; nil: a new leader begins with nothing.
+	Load func() map[string]fleet.Provision
+	// Raise and Clear set and end a condition; nil: nobody is told.
+	Raise func(condition, detail string)
+	Clear func(condition string)
+	// HandOver asks for another leader because this one has nothing to provision with; nil: nobody is asked.
+	HandOver func(why string)
+	Logger   *slog.Logger // nil: none
+}
+
+// Provisioner is the leader's side. Its methods may be called from any goroutine.
+type Provisioner struct {
+	cfg  Config
+	deps Deps
+	log  *slog.Logger
+	m    *metrics
+
+	ctx      context.Context // ends when Stop has waited long enough
+	cancel   context.CancelFunc
+	quit     chan struct{}
+	stopping atomic.Bool
+	stopOnce sync.Once
+	working  sync.WaitGroup // the workers
+	wg       sync.WaitGroup // everything else
+	wake     chan time.Duration
+	busy     atomic.Int64
+
+	// The loop's.
+	leading     bool
+	leadCtx     context.Context
+	leadCancel  context.CancelFunc
+	idle        []*worker
+	ready       []*run // probed, waiting for a worker
+	slow        []*run // to be probed for the second time
+	probing     int
+	probing2    int
+	runs        map[string]*run
+	awaiting    map[string]*pending
+	events      map[string]eventMark
+	always      map[string]bool // machines that ask at every boot
+	discovering bool
+	nextRound   time.Time
+	failing     bool
+	nothing     string // why there is nothing to provision with; "" if there is
+	clashes     map[string]bool
+}
+
+// run is one machine that was picked up.
+type run struct {
+	job       queue.Job
+	info      HelperContext
+	bootID    string
+	ctx       context.Context
+	cancel    context.CancelFunc
+	second    bool // its first probe had no answer in time
+	restarts  atomic.Bool
+	announced *wire.Announce // since the restart; the loop's
+}
+
+// pending is a held machine that has to confirm.
+type pending struct {
+	digest     string
+	made       time.Time
+	bootID     string
+	component  string
+	committing bool
+}
+
+// worker takes one machine at a time: it is handed one only while it is idle, so nothing waits in its channel.
+type worker struct{ hand chan *run }
+
+// Start begins paused, without leadership. The error says what is wrong with cfg and how to mend it.
+func Start(ctx context.Context, cfg Config, deps Deps) (*Provisioner, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, err
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Provisioner{cfg: cfg, deps: deps, log: deps.Logger.With("component", "provisioner"), m: newMetrics(),
+		quit: make(chan struct{}), wake: make(chan time.Duration, 1), runs: map[string]*run{},
+		awaiting: map[string]*pending{}, events: map[string]eventMark{}, always: map[string]bool{}, clashes: map[string]bool{}}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	p.leadCtx, p.leadCancel = context.WithCancel(p.ctx)
+	p.log.Info("provisioner started", "workers", cfg.Workers, "interval", cfg.Interval, "listens_for", cfg.Component)
+	p.wg.Go(p.keepTime)
+	for range cfg.Workers {
+		p.working.Go(p.work)
+	}
+	return p, nil
+}
+
+// post runs f on the loop.
+func (p *Provisioner) post(f func(now time.Time)) { p.deps.Post(f) }
+
+// ask runs f on the loop and waits for it.
+func (p *Provisioner) ask(ctx context.Context, f func(now time.Time)) error {
+	done := make(chan struct{})
+	p.post(func(now time.Time) { f(now); close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.quit:
+		return ErrStopped
+	}
+}
+
+// Lead says that this node gained or lost leadership; gained means after the barrier, so that the state is whole.
+func (p *Provisioner) Lead(leading bool) {
+	p.post(func(now time.Time) {
+		if leading == p.leading || (leading && p.stopping.Load()) {
+			return
+		}
+		p.leading = leading
+		if leading {
+			p.gained(now)
+		} else {
+			p.lost()
+		}
+		p.after(now)
+	})
+}
+
+func (p *Provisioner) gained(now time.Time) {
+	p.m.leaderChanges.Add(1)
+	p.leadCancel()
+	p.leadCtx, p.leadCancel = context.WithCancel(p.ctx)
+	if p.deps.Load != nil {
+		for id, rec := range p.deps.Load() {
+			p.events[id] = eventMark{rec.BootCounter, rec.Sequence}
+			p.deps.Queue.Load(now, known(id, rec, now))
+		}
+	}
+	p.deps.Queue.Resume(queue.PauseNoLeadership)
+	p.log.Info("leadership gained: provisioning begins")
+	p.nextRound = now // one round at once
+}
+
+func (p *Provisioner) lost() {
+	p.deps.Queue.Pause(queue.PauseNoLeadership)
+	p.leadCancel()
+	p.deps.Queue.DropAll()
+	for _, list := range [][]*run{p.ready, p.slow} {
+		for _, r := range list {
+			p.abandon(r)
+		}
+	}
+	p.ready, p.slow = nil, nil
+	clear(p.awaiting)
+	clear(p.events)
+	clear(p.always)
+	for id := range p.clashes {
+		delete(p.clashes, id)
+	}
+	p.failing = false
+	p.clearCondition("provisioning-failing")
+	p.clearCondition("identity-clash")
+	p.log.Info("leadership lost: provisioning ends here")
+}
+
+// abandon gives up a run that no worker has.
+func (p *Provisioner) abandon(r *run) {
+	r.cancel()
+	p.forgetRun(r)
+	p.deps.Queue.Finish(time.Time{}, r.job, queue.Result{Outcome: queue.OutcomeSkipped})
+}
+
+func (p *Provisioner) forgetRun(r *run) {
+	if p.runs[r.job.ID] == r {
+		delete(p.runs, r.job.ID)
+	}
+}
+
+// keepTime wakes the loop for the next round, hold or due machine.
+func (p *Provisioner) keepTime() {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case d := <-p.wake:
+			timer.Reset(d)
+		case <-timer.C:
+			p.post(p.tick)
+		case <-p.quit:
+			return
+		}
+	}
+}
+
+// tick is the loop's turn at a moment that was asked for.
+func (p *Provisioner) tick(now time.Time) { p.after(now) }
+
+// after is run at the end of everything that may have changed the queue: holds and dues, a round that is due, machines
+// to idle workers, and the next moment to wake at.
+func (p *Provisioner) after(now time.Time) {
+	if p.stopping.Load() {
+		p.dispatch(now)
+		return
+	}
+	if p.leading {
+		_, unconfirmed := p.deps.Queue.Tick(now)
+		for _, id := range unconfirmed {
+			delete(p.awaiting, id)
+			p.log.Warn("machine did not confirm its configuration", "id", id)
+			p.record(now, id)
+		}
+		if now.Sub(p.nextRound) >= 0 {
+			p.nextRound = now.Add(p.cfg.Interval)
+			p.checkMeans(now)
+			p.round(now)
+			_, _ = p.deps.Queue.Tick(now)
+			p.checkFailing()
+		}
+	}
+	p.dispatch(now)
+	p.rearm(now)
+}
+
+func (p *Provisioner) rearm(now time.Time) {
+	if !p.leading {
+		return
+	}
+	next := p.nextRound
+	if t := p.deps.Queue.Next(now); !t.IsZero() && t.Sub(next) < 0 {
+		next = t
+	}
+	d := max(next.Sub(now), 0)
+	select {
+	case <-p.wake: // the newest moment replaces one that was not taken yet
+	default:
+	}
+	select {
+	case p.wake <- d:
+	default:
+	}
+}
+
+// checkMeans pauses the queue of a leader that has nothing to provision with, and resumes it by itself.
+func (p *Provisioner) checkMeans(now time.Time) {
+	err := p.cfg.usable()
+	switch {
+	case err == nil && p.nothing != "":
+		p.nothing = ""
+		p.deps.Queue.Resume(queue.PauseNothingToProvisionWith)
+		p.clearCondition("provisioning-paused")
+		p.clearCondition("provisioning-helper-missing")
+		p.log.Info("provisioning resumes: there is a helper or a default again")
+	case err != nil && p.nothing == "":
+		p.nothing = err.Error()
+		p.deps.Queue.Pause(queue.PauseNothingToProvisionWith)
+		if err == ErrNothing {
+			p.raise("provisioning-paused", p.nothing)
+		} else {
+			p.raise("provisioning-helper-missing", p.nothing)
+		}
+		p.log.Warn("provisioning pauses: this leader has nothing to provision with", "why", p.nothing)
+		if p.deps.HandOver != nil {
+			p.deps.HandOver(p.nothing)
+		}
+	}
+}
+
+// checkFailing raises one condition for all parked machines.
+func (p *Provisioner) checkFailing() {
+	parked, detail := 0, ""
+	for _, e := range p.deps.Queue.Entries() {
+		if e.State == queue.StateParked {
+			if parked++; parked == 1 {
+				detail = e.ID + ": " + e.LastError
+			}
+		}
+	}
+	switch {
+	case parked > 0:
+		p.failing = true
+		p.raise("provisioning-failing", detail)
+	case p.failing:
+		p.failing = false
+		p.clearCondition("provisioning-failing")
+	}
+}
+
+func (p *Provisioner) raise(condition, detail string) {
+	if p.deps.Raise != nil {
+		p.deps.Raise(condition, detail)
+	}
+}
+
+func (p *Provisioner) clearCondition(condition string) {
+	if p.deps.Clear != nil {
+		p.deps.Clear(condition)
+	}
+}
+
+// HelperUsable says why this node could not provision a machine if it led; nil: it could.
+func (p *Provisioner) HelperUsable() error { return p.cfg.usable() }
+
+// SessionUp says that a member has a session: one that was unreachable is due now.
+func (p *Provisioner) SessionUp(id string) {
+	p.post(func(now time.Time) {
+		p.deps.Queue.Reachable(now, id)
+		p.after(now)
+	})
+}
+
+// Removed says that a machine is no longer a member: its run is cancelled and nothing of it is kept.
+func (p *Provisioner) Removed(id string) {
+	p.post(func(now time.Time) {
+		p.deps.Queue.Removed(id)
+		p.letGo(id)
+		delete(p.events, id)
+		delete(p.always, id)
+		p.after(now)
+	})
+}
+
+// letGo cancels a machine's run and stops awaiting its confirmation.
+func (p *Provisioner) letGo(id string) {
+	delete(p.awaiting, id)
+	if r := p.runs[id]; r != nil {
+		r.cancel()
+	}
+}
+
+// Announce is what a member says of itself; it may confirm a configuration.
+func (p *Provisioner) Announce(id string, a wire.Announce) {
+	p.post(func(now time.Time) {
+		if a.Wants && a.WantsWhy == WhyAlways {
+			p.always[id] = true
+		} else if a.Wants {
+			delete(p.always, id)
+		}
+		if r := p.runs[id]; r != nil && r.restarts.Load() {
+			r.announced = &a
+		}
+		p.confirm(now, id, &a)
+		p.after(now)
+	})
+}
+
+// WhyAlways is the reason of a machine that asks at every boot, by --provision-mode=always.
+const WhyAlways = "always"
+
+// confirm commits the confirmation of a held machine whose announcement says what is awaited.
+func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
+	w := p.awaiting[id]
+	if p.stopping.Load() || w == nil || w.committing || a == nil || a.Component != ComponentServer || a.ConfigDigest != w.digest || !p.deps.Queue.AwaitsConfirm(id) {
+		return
+	}
+	w.component = a.Component
+	rec := p.provision(now, id)
+	confirmRecord(&rec, now, w)
+	done := func(now time.Time) {
+		if p.awaiting[id] != w || !p.deps.Queue.Confirmed(now, id) {
+			return
+		}
+		delete(p.awaiting, id)
+		p.m.sightingToDone.observe(now.Sub(w.made))
+		p.log.Info("machine provisioned", "id", id, "digest", w.digest)
+	}
+	if p.deps.Commit == nil {
+		p.deps.Record(id, rec)
+		done(now)
+		return
+	}
+	w.committing = true
+	lead := p.leadCtx
+	p.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(lead, ConfirmCommit)
+		defer cancel()
+		err := p.deps.Commit(ctx, id, rec)
+		p.post(func(now time.Time) {
+			w.committing = false
+			if err != nil {
+				p.log.Warn("confirmation was not committed", "id", id, "error", err)
+				return
+			}
+			done(now)
+			p.after(now)
+		})
+	})
+}
+
+// Stop ends everything: workers stop at their next stage's boundary, and at once after StopPatience or when ctx ends.
+// When it returns, no goroutine and no helper of this provisioner is left.
+func (p *Provisioner) Stop(ctx context.Context) {
+	p.stopOnce.Do(func() {
+		p.stopping.Store(true)
+		patience, cancel := context.WithTimeout(ctx, StopPatience)
+		// After this turn of the loop nothing is started any more, so that what runs can be waited for.
+		paused := make(chan struct{})
+		p.post(func(time.Time) { p.deps.Queue.Pause(queue.PauseStopping); close(paused) })
+		select {
+		case <-paused:
+		case <-patience.Done():
+		}
+		close(p.quit)
+		idle := make(chan struct{})
+		go func() { p.working.Wait(); close(idle) }()
+		select {
+		case <-idle:
+		case <-patience.Done():
+		}
+		cancel()
+		p.cancel()
+		<-idle
+	})
+	p.working.Wait()
+	p.wg.Wait()
+}

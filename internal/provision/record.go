@@ -1,0 +1,117 @@
+package provision
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"pace-node/internal/fleet"
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
+
+// record writes what is known of a machine into the fleet's state.
+func (p *Provisioner) record(now time.Time, id string) { p.deps.Record(id, p.provision(now, id)) }
+
+// provision is what the fleet's state keeps of a machine.
+func (p *Provisioner) provision(now time.Time, id string) fleet.Provision {
+	e, _ := p.deps.Queue.Entry(id)
+	mark := p.events[id]
+	out := fleet.Provision{Stage: string(e.Stage), LastError: fit(e.LastError, fleet.MaxLastError), ErrorKind: string(e.Kind),
+		Attempts: e.Attempt, LastSuccess: unixSeconds(e.LastSuccess), BootID: e.BootID, BootCounter: bootCounter(e.BootID),
+		Sequence: mark.sequence, Parked: e.State == queue.StateParked}
+	if mark.boot > out.BootCounter {
+		out.BootCounter = mark.boot
+	} else if mark.boot < out.BootCounter {
+		out.Sequence = 0 // no event of this boot was heard
+	}
+	switch e.State {
+	case queue.StateBackingOff, queue.StateDeferred, queue.StateUnconfirmed:
+		out.Due = unixSeconds(e.Due)
+	}
+	for _, h := range e.History {
+		out.Outcomes = append(out.Outcomes, fleet.Outcome{At: unixSeconds(h.At), Stage: string(h.Stage), Result: h.Outcome,
+			Error: fit(h.Error, fleet.MaxOutcomeError)})
+	}
+	if w := p.awaiting[id]; w != nil {
+		out.ConfigDigest, out.Component = w.digest, w.component
+	}
+	return out
+}
+
+// confirmRecord makes of a held machine's record the one that is committed when it confirms.
+func confirmRecord(rec *fleet.Provision, now time.Time, w *pending) {
+	rec.Stage, rec.LastError, rec.ErrorKind, rec.Attempts, rec.Due, rec.Parked = string(queue.StageConfirm), "", "", 0, 0, false
+	rec.LastSuccess, rec.ConfigDigest, rec.Component = unixSeconds(now), w.digest, w.component
+	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: unixSeconds(now), Stage: string(queue.StageConfirm), Result: "provisioned"})
+	if over := len(rec.Outcomes) - fleet.MaxOutcomes; over > 0 {
+		rec.Outcomes = rec.Outcomes[over:]
+	}
+}
+
+// known is what a new leader takes over of a machine.
+func known(id string, rec fleet.Provision, now time.Time) queue.Known {
+	k := queue.Known{ID: id, Attempts: rec.Attempts, Stage: queue.Stage(rec.Stage), LastError: rec.LastError,
+		Kind: queue.ErrorKind(rec.ErrorKind), BootID: rec.BootID}
+	if rec.LastSuccess > 0 {
+		k.LastSuccess = time.Unix(rec.LastSuccess, 0)
+	}
+	last := ""
+	for _, o := range rec.Outcomes {
+		k.History = append(k.History, queue.Past{At: time.Unix(o.At, 0), Outcome: o.Result, Stage: queue.Stage(o.Stage), Error: o.Error})
+		last = o.Result
+	}
+	switch {
+	case rec.Parked:
+		k.State = queue.StateParked
+	case rec.Due > 0 && last == queue.OutcomeDeferred.String():
+		k.State = queue.StateDeferred
+	case rec.Due > 0 && last == "unconfirmed":
+		k.State = queue.StateUnconfirmed
+	case rec.Due > 0:
+		k.State = queue.StateBackingOff
+	case last == "provisioned":
+		k.State = queue.StateConfirmed
+	}
+	if rec.Due > 0 {
+		// Of another leader's clock: a skew moves it, the bound of the wait holds it.
+		k.DueIn = time.Unix(rec.Due, 0).Sub(now)
+		if k.State != queue.StateDeferred {
+			k.DueIn = min(k.DueIn, queue.BackoffMax)
+		}
+	}
+	return k
+}
+
+func unixSeconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// bootCounter is the first eight bytes of a boot id in hex; 0 for what is none.
+func bootCounter(id string) uint64 {
+	if len(id) != 32 {
+		return 0
+	}
+	n, err := strconv.ParseUint(id[:16], 16, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// fit makes a text that the fleet's state takes: printable and at most max bytes.
+func fit(s string, max int) string {
+	s = wire.Printable(s)
+	if len(s) <= max {
+		return s
+	}
+	const mark = "…"
+	cut := max - len(mark)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + mark
+}
