@@ -253,35 +253,33 @@ func applyAnnounce(ch *change) *refusal {
 	m := old.Member
 	m.Name, m.Labels, m.Platform, m.Version, m.Format, m.Arrived = c.Name, c.Labels, c.Platform, c.Version, c.Format, true
 	m.Endpoints = movedByItself(&m, e)
-	if b := c.Boot; b != nil {
-		if r := m.Provision.boot(b); r != nil {
+	if c.Boot != nil {
+		if r := c.Boot.check(); r != nil {
 			return r
 		}
+		m.Provision.boot(c.Boot)
 		ch.changed |= ChangedProvision
 	}
 	ch.put(m)
 	return nil
 }
 
-// boot records what a member says of its boot. A counter below the recorded one is a state directory of another day: it
-// stays recorded, so that an old startup event is not taken for a new one.
-func (p *Provision) boot(b *Boot) *refusal {
-	next := *p
-	next.Component, next.ConfigDigest = b.Component, b.ConfigDigest
-	if b.ID != "" {
-		counter, ok := bootCounter(b.ID)
-		if !ok {
-			return refuse("a boot id is 32 hex digits", "the boot id %q is not valid", clip(b.ID))
-		}
-		if !later(p.BootCounter, p.Sequence, counter, b.Sequence) {
-			next.BootID, next.BootCounter, next.Sequence = b.ID, counter, b.Sequence
-		}
+// check judges the part by itself: what it says must not make the rest of the announcement depend on what only some hold.
+func (b *Boot) check() *refusal {
+	if _, ok := bootCounter(b.ID); b.ID != "" && !ok {
+		return refuse("a boot id is 32 hex digits", "the boot id %q is not valid", clip(b.ID))
 	}
-	if r := checkProvision(&next); r != nil {
-		return r
+	return checkProvision(&Provision{Component: b.Component, ConfigDigest: b.ConfigDigest, BootID: b.ID})
+}
+
+// boot records what a member says of its boot. A counter below the recorded one is a state directory of another day: the
+// recorded one stays, so that an old startup event is not taken for a new one.
+func (p *Provision) boot(b *Boot) {
+	p.Component, p.ConfigDigest = b.Component, b.ConfigDigest
+	counter, ok := bootCounter(b.ID)
+	if ok && !later(p.BootCounter, p.Sequence, counter, b.Sequence) {
+		p.BootID, p.BootCounter, p.Sequence = b.ID, counter, b.Sequence
 	}
-	*p = next
-	return nil
 }
 
 // later reports whether (counter, sequence) a is above b.

@@ -168,7 +168,7 @@ func Announce(id string, a wire.Announce) Command {
 // ProvisionUpdate records where a member stands with the queue. Texts are cut to their bounds, and of more outcomes than
 // are kept the newest stay.
 func ProvisionUpdate(id string, p Provision) Command {
-	p.Stage, p.ErrorKind, p.Component = fit(p.Stage, MaxStage), fit(p.ErrorKind, MaxStage), fit(p.Component, MaxStage)
+	p.Stage, p.ErrorKind, p.Component = fit(p.Stage, MaxStage), fit(p.ErrorKind, MaxStage), fit(p.Component, MaxComponent)
 	p.LastError = fit(p.LastError, MaxLastError)
 	from := p.Outcomes[max(0, len(p.Outcomes)-MaxOutcomes):]
 	p.Outcomes = nil
@@ -295,6 +295,9 @@ func ForOthers(cmd []byte) (others []byte, subject string) {
 	case SightPart:
 		if c.Boot == nil {
 			return cmd, ""
+		}
+		if c.Boot.check() != nil {
+			return EmptyCommand(c.V), c.ID // it is refused, and the rest of it would not be
 		}
 		part := c
 		part.Boot = nil

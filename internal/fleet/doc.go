@@ -47,8 +47,10 @@ const (
 	MaxEndpoint = 253 + 2 + 6
 	// MaxDigest is a SHA-256 in hex, in characters; a boot id takes half.
 	MaxDigest = 64
-	// MaxStage is the longest name of a stage, component or kind of error, in bytes: wire's bound of an id.
-	MaxStage = wire.MaxID
+	// MaxStage is the longest name of a stage, a result, a kind of error or an act, in bytes: words of this program.
+	MaxStage = 32
+	// MaxComponent is the longest name of a component, in bytes: an operator's word, bounded by the wire.
+	MaxComponent = wire.MaxID
 	// MaxLastError is the longest last error kept, and MaxOutcomeError that of an older outcome, in bytes.
 	MaxLastError    = 512
 	MaxOutcomeError = 120

@@ -114,7 +114,7 @@ type leaseCheck struct {
 var leaseChecks = []leaseCheck{
 	{LeaseMalformed, func(f *leaseFacts) bool { return f.bad }},
 	{LeaseSignerUnknown, func(f *leaseFacts) bool { return f.signer == nil }},
-	{LeaseNotVoter, func(f *leaseFacts) bool { return f.signer != nil && f.signer.Role != RoleVoter }},
+	{LeaseNotVoter, func(f *leaseFacts) bool { return f.signer == nil || f.signer.Role != RoleVoter }},
 	{LeaseSignature, func(f *leaseFacts) bool {
 		return f.signer == nil || !identity.Verify(f.signer.Key, f.lease.Claims.Message(), f.lease.Signature)
 	}},

@@ -159,7 +159,7 @@ func checkProvision(p *Provision) *refusal {
 	}
 	if r := checkTexts(textBound{"stage", p.Stage, MaxStage}, textBound{"last error", p.LastError, MaxLastError},
 		textBound{"kind of error", p.ErrorKind, MaxStage}, textBound{"boot id", p.BootID, MaxDigest / 2},
-		textBound{"configuration digest", p.ConfigDigest, MaxDigest}, textBound{"component", p.Component, MaxStage}); r != nil {
+		textBound{"configuration digest", p.ConfigDigest, MaxDigest}, textBound{"component", p.Component, MaxComponent}); r != nil {
 		return r
 	}
 	for i := range p.Outcomes {

@@ -67,7 +67,11 @@ func (v *View) encode(member func(*Member) Member, pre []PreApproval, audit []Au
 	if err := enc.Encode(body); err != nil { // strings, numbers and maps of strings: can't fail
 		return nil
 	}
-	b := buf.Bytes()
+	return fillHead(buf.Bytes())
+}
+
+// fillHead writes the head before a body that has room for it.
+func fillHead(b []byte) []byte {
 	sum := sha256.Sum256(b[snapshotHead:])
 	head := append(b[:0], snapshotMagic...)
 	head = binary.BigEndian.AppendUint32(head, Format)
