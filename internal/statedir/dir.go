@@ -43,7 +43,8 @@ type Dir struct {
 	mu       sync.Mutex
 	lock     *os.File // nil once closed
 	made     bool     // the lock's file did not exist before
-	oldText  []byte   // what the lock's file held before, until a start was accepted
+	oldText  []byte   // what the lock's file held before
+	restored bool     // it holds that again
 	accepted bool     // Load has read or minted a whole identity
 	record   Record
 }
@@ -151,7 +152,7 @@ func (d *Dir) takeLock(wait time.Duration) error {
 			if d.oldText, err = io.ReadAll(io.LimitReader(f, 64)); err == nil {
 				err = writeLock(f, fmt.Appendf(nil, "%d\n", os.Getpid()))
 			}
-			if err == nil && d.who != nil && made {
+			if err == nil && made {
 				err = give(f, lockMode, d.who)
 			}
 			if err != nil {
@@ -207,12 +208,13 @@ func (d *Dir) Close() error {
 // restoreLock takes back what takeLock wrote, unless a start was accepted.
 func (d *Dir) restoreLock() {
 	switch {
-	case d.accepted:
+	case d.accepted || d.restored:
 	case d.made:
 		removeLock(d.file(LockFile))
 	default:
 		writeLock(d.lock, d.oldText)
 	}
+	d.restored = true
 }
 
 // Load reads the identity and the record; the first start mints them, the key before the record, both durable. Anything
@@ -227,7 +229,6 @@ func (d *Dir) Load(mint Mint) (Record, identity.PrivateKey, error) {
 	record, key, err := d.load(mint)
 	if err != nil {
 		d.restoreLock()
-		d.made, d.oldText = false, nil
 		return Record{}, identity.PrivateKey{}, err
 	}
 	d.accepted = true
