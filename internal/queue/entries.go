@@ -36,10 +36,10 @@ func (q *Queue) Entry(id string) (Entry, bool) {
 	}
 	out := Entry{ID: id, State: m.state, Stage: m.stage, Attempt: m.attempts, LastError: m.lastError, Kind: m.kind, Due: m.due,
 		LastSuccess: m.success, FirstSeen: m.firstSeen, BootID: m.bootID, History: slices.Clone(m.history)}
-	if q.overflow.has(id) {
-		out.State = StateWaiting
-	}
 	if e == nil {
+		if q.overflow.has(id) {
+			out.State = StateWaiting
+		}
 		return out, true
 	}
 	out.Source, out.Due = e.source, time.Time{}

@@ -39,8 +39,9 @@ type entry struct {
 	holdEnds  time.Time
 	holdMade  time.Time // the sighting of the held generation
 	holdBoot  string
-	confirms  bool // the hold awaits a confirmation
-	confirmed bool // it came
+	confirms  bool  // the hold awaits a confirmation
+	confirmed bool  // it came
+	after     State // the hold ended without it
 }
 
 func (e *entry) empty() bool { return e.queued == 0 && e.running == 0 && e.held == 0 }
@@ -117,7 +118,7 @@ func (q *Queue) Add(now time.Time, s Sighting) Verdict {
 	if c := verdictRow(v).Counts; c != 0 {
 		q.counts[c]++
 	}
-	if v == Full {
+	if e := q.entries[s.ID]; v == Full && (e == nil || e.queued == 0) {
 		q.overflow.put(s)
 	}
 	return v

@@ -165,6 +165,9 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 		q.dueAt(m, j.ID, now.Add(wait))
 	default:
 		m.failures, m.deferrals, m.state, m.lastError = 0, 0, StateNone, ""
+		if !row.Hold {
+			m.state = row.Next
+		}
 	}
 	if row.Outcome == OutcomeDeferred && realError(r.Error) {
 		m.lastError = cut(r.Error) // the helper's own words
@@ -172,7 +175,7 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 	m.past(Past{At: now, Outcome: row.Name, Stage: m.stage, Error: m.lastError})
 	if row.Hold {
 		e.held, e.holdEnds, e.holdMade, e.holdBoot = j.Generation, now.Add(q.cfg.Hold), j.Made, m.bootID
-		e.confirms, e.confirmed = row.Confirms, false
+		e.confirms, e.confirmed, e.after = row.Confirms, false, row.Next
 		q.holds.set(e.holdEnds, j.ID)
 	}
 	q.leave(j.ID)
@@ -254,9 +257,12 @@ func (q *Queue) Tick(now time.Time) (due, unconfirmed []string) {
 		}
 		late := q.AwaitsConfirm(t.id)
 		e.held = 0
-		if late {
-			q.notConfirmed(now, t.id)
+		switch {
+		case late:
+			q.notConfirmed(now, t.id, e.after)
 			unconfirmed = append(unconfirmed, t.id)
+		case !e.confirmed:
+			q.memory[t.id].state = e.after
 		}
 		q.leave(t.id)
 	}
@@ -280,11 +286,10 @@ func (q *Queue) Tick(now time.Time) (due, unconfirmed []string) {
 	}
 }
 
-func (q *Queue) notConfirmed(now time.Time, id string) {
-	row, _ := outcomeRow(OutcomeSuccess)
+func (q *Queue) notConfirmed(now time.Time, id string, next State) {
 	m := q.memory[id]
 	m.unconf++
-	m.state, m.stage, m.kind = row.Next, StageConfirm, KindTransient
+	m.state, m.stage, m.kind = next, StageConfirm, KindTransient
 	m.lastError = "it did not say within " + q.cfg.Hold.String() + " that it runs its new configuration"
 	q.counts[CountUnconfirmed]++
 	m.past(Past{At: now, Outcome: "unconfirmed", Stage: StageConfirm, Error: m.lastError})
