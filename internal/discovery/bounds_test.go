@@ -267,6 +267,59 @@ var boundProbes = []struct {
 		}
 		return nil
 	}},
+	{boundPressure, func() error {
+		g := spoken(0)
+		for g.afford(g.now, workChallenge, from(1000)) || g.recall.refused[0] == 0 {
+			g.budgets[workChallenge].hosts = nil // only the shared budget matters here
+		}
+		for n := 1; n < 200; n++ {
+			if err := wantEqual(fmt.Sprint("pressure after ", n), g.recall.pressed(g.now), n >= 64); err != nil {
+				return err
+			}
+			g.afford(g.now, workChallenge, from(2000+n))
+		}
+		return nil
+	}},
+	{boundRecallKept, func() error {
+		g := pressed()
+		g.after(time.Second)
+		n := 0
+		for g.afford(g.now, workChallenge, from(9000+n)) {
+			n++
+		}
+		if err := wantEqual("new sources under pressure", n, 96-8); err != nil {
+			return err
+		}
+		for n = 0; g.afford(g.now, workChallenge, from(2100+n)); {
+			n++
+		}
+		return wantEqual("returning sources", n, 8)
+	}},
+	{boundRecall, func() error {
+		for d, want := range map[time.Duration]bool{
+			0: true, 16500 * time.Millisecond: true, 33*time.Second - 2*time.Second: true, 34 * time.Second: false,
+		} {
+			g := pressed()
+			g.after(d)
+			if err := wantEqual("remembered after "+d.String(), g.recall.pressed(g.now) && g.recall.returns(hostN(2100)), want); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+}
+
+// pressed returns a rig 1 s after its start whose shared challenge budget is
+// empty and has refused sources 2000 to 2199.
+func pressed() *rig {
+	g := spoken(0)
+	for i := range 96 {
+		g.afford(g.now, workChallenge, from(1000+i))
+	}
+	for i := range 200 {
+		g.afford(g.now, workChallenge, from(2000+i))
+	}
+	return g
 }
 
 func probePeriod(v uint64, want time.Duration) error {

@@ -35,30 +35,36 @@ type budget struct {
 	hosts  []hostBucket
 }
 
+// answer is what a budget says.
+type answer uint8
+
+const (
+	taken answer = iota
+	hostEmpty
+	sharedEmpty
+)
+
 // take asks the host's bucket, then the shared one, and takes from both or from
-// none. proven lets the source into the part that is kept; exempt passes over
-// the host's bucket. displaced reports that another host's bucket was given up.
-func (b *budget) take(now time.Time, row *budgetRow, source netip.Addr, proven, exempt bool) (ok, displaced bool) {
+// none. The shared one must hold spare tokens beside the one that is taken; an
+// exempt source is not asked for its own. displaced: another host's bucket was
+// given up.
+func (b *budget) take(now time.Time, row *budgetRow, source netip.Addr, spare int, exempt bool) (a answer, displaced bool) {
 	var h *hostBucket
 	if !exempt {
 		h, displaced = b.host(now, row, source)
 		if h.credit < row.hostEvery {
-			return false, displaced
+			return hostEmpty, displaced
 		}
 	}
 	b.shared.fill(now, row.sharedSize, row.sharedEvery)
-	need := row.sharedEvery
-	if !proven {
-		need += time.Duration(row.sharedSize/boundSharedKept.count()) * row.sharedEvery
-	}
-	if b.shared.credit < need {
-		return false, displaced
+	if b.shared.credit < time.Duration(1+spare)*row.sharedEvery {
+		return sharedEmpty, displaced
 	}
 	b.shared.credit -= row.sharedEvery
 	if h != nil {
 		h.credit -= row.hostEvery
 	}
-	return true, displaced
+	return taken, displaced
 }
 
 // host returns the filled bucket of a source. With a full table the fullest
@@ -105,15 +111,26 @@ func sourceOf(host netip.Addr) netip.Addr {
 func (x *Exchange) afford(now time.Time, w work, from netip.AddrPort) bool {
 	row := &budgets[w]
 	source := sourceOf(from.Addr())
-	ok, displaced := x.budgets[w].take(now, row, source, x.isProvenHost(now, source), x.exempt(from.Addr()))
+	spare := 0
+	if !x.isProvenHost(now, source) {
+		spare = row.sharedSize / boundSharedKept.count()
+		if w == workChallenge && x.recall.pressed(now) && !x.recall.returns(source) {
+			spare += boundRecallKept.count()
+		}
+	}
+	a, displaced := x.budgets[w].take(now, row, source, spare, x.exempt(from.Addr()))
 	if displaced {
 		x.tally(CountBeaconsOverBound)
 	}
-	if !ok {
-		x.tally(row.withheld)
-		x.say(now, Event{Kind: row.event, From: from})
+	if a == taken {
+		return true
 	}
-	return ok
+	if w == workChallenge && a == sharedEmpty {
+		x.recall.refuse(now, source)
+	}
+	x.tally(row.withheld)
+	x.say(now, Event{Kind: row.event, From: from})
+	return false
 }
 
 // exempt reports whether the bounds of one source do not apply: several nodes

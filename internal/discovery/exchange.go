@@ -95,6 +95,7 @@ type Exchange struct {
 	cookies     cookies
 	budgets     [workKinds]budget
 	provenHosts map[netip.Addr]time.Time
+	recall      recall
 	dir         directory
 	proven      foreignTable
 	unproven    foreignTable
@@ -128,6 +129,7 @@ func New(cfg Config, now time.Time, self Self) *Exchange {
 	x := &Exchange{
 		cfg: cfg, public: cfg.Key.Public(),
 		cookies:     cookies{entropy: cfg.Entropy},
+		recall:      recall{entropy: cfg.Entropy, turned: now},
 		provenHosts: map[netip.Addr]time.Time{},
 		dir:         directory{map[string]*peer{}, map[strangerKey]*peer{}},
 		proven:      foreignTable{boundForeignProven, map[string]*fleet{}},
