@@ -23,14 +23,14 @@ func (m *Machine) keepAsking(now time.Time) {
 	case now.Sub(m.lastSigned) >= AbandonAfter:
 		m.begin(now, Abandoned, Action{})
 	case !m.asking && !now.Before(m.askAgainAt):
-		m.openAsk(now, 0)
+		m.openAsk(0)
 	}
 }
 
 // openAsk opens the ask; hop is how many redirects led here.
-func (m *Machine) openAsk(now time.Time, hop int) {
+func (m *Machine) openAsk(hop int) {
 	m.askSerial++
-	m.asking, m.lastAsk, m.redirects = true, now, hop
+	m.asking, m.redirects = true, hop
 	m.act(Action{Kind: ActAsk, Target: m.own.Target.clone(), Ask: m.askSerial, Hop: hop})
 }
 
@@ -45,8 +45,7 @@ func (m *Machine) stopAsk() {
 
 // askOver: the stream is gone; ask again soon.
 func (m *Machine) askOver(now time.Time) {
-	m.asking = false
-	m.askAgainAt = later(now, m.lastAsk.Add(AskAgain))
+	m.asking, m.askAgainAt = false, now.Add(AskAgain)
 }
 
 // currentAsk reports whether an event belongs to the ask at hand.
@@ -133,7 +132,7 @@ func (m *Machine) refresh(now time.Time, f Fleet) {
 	t.State = f.State
 	m.acceptKeys(next.Keys)
 	if changed {
-		m.openAsk(now, 0)
+		m.openAsk(0)
 	}
 }
 

@@ -48,7 +48,6 @@ type Machine struct {
 	moveBlock  time.Time
 	asking     bool
 	askSerial  uint64
-	lastAsk    time.Time
 	askAgainAt time.Time
 	redirects  int
 	lastSigned time.Time

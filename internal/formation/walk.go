@@ -129,7 +129,7 @@ func (m *Machine) redirectWithin(now time.Time, f Fleet, w *walk) {
 	}
 	t.Endpoint, t.Fallback, t.LeaderID, t.State = next.Endpoint, next.Fallback, next.LeaderID, f.State
 	m.acceptKeys(next.Keys)
-	m.openAsk(now, w.hop+1)
+	m.openAsk(w.hop + 1)
 }
 
 // ringClosed: the chain from the target ends at this machine. Whoever wins the tie-break against all on the way goes back
