@@ -156,7 +156,7 @@ func quietJSON(in []byte) []byte {
 		case c == '\\' && i+1 < len(in):
 			out = append(out, c, in[i+1])
 			i += 2
-		case c == '$' || c == '`' || c == '!' || c == '\'' || c == 0x7f:
+		case strings.IndexByte("$`!';|()\x7f", c) >= 0:
 			out = fmt.Appendf(out, `\u%04x`, c)
 			i++
 		case c < utf8.RuneSelf:

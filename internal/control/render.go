@@ -94,11 +94,12 @@ func ago(ms *int64) string {
 	return span(*ms) + " ago"
 }
 
-// Text is the sentence.
+// Text is the sentence, behind a word of ours: the sentence comes from the node
+// that was asked, and a line must not begin with it.
 func (d *Done) Text() string {
 	d.V = DocumentVersion
 	var l lines
-	l.add("%s", Sentence(d.Said))
+	l.add("done: %s", Sentence(d.Said))
 	if d.Revision != 0 {
 		l.add("revision %d", d.Revision)
 	}
@@ -235,9 +236,22 @@ func conditionLines(l *lines, raised []ConditionStatus) {
 	for _, c := range raised {
 		l.add("condition %s", conditionText(c))
 		if c.Remedy != "" {
-			l.words("remedy", Sentence(c.Remedy))
+			l.words(remedyName(c.Remedy), Sentence(c.Remedy))
 		}
 	}
+}
+
+// remedyCommands are the programs that a remedy may begin with. A line "remedy" is
+// there to be pasted, so what begins otherwise is a "note".
+var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl "}
+
+func remedyName(remedy string) string {
+	for _, c := range remedyCommands {
+		if strings.HasPrefix(remedy, c) {
+			return "remedy"
+		}
+	}
+	return "note"
 }
 
 func conditionText(c ConditionStatus) string {
@@ -305,7 +319,7 @@ func (d *NodeStatus) Text() string {
 	for _, c := range d.Conditions {
 		say("conditions", "%s", conditionText(c))
 		if c.Remedy != "" {
-			say("remedy", "%s", Sentence(c.Remedy))
+			say(remedyName(c.Remedy), "%s", Sentence(c.Remedy))
 		}
 	}
 	return trimLines(l.String())
