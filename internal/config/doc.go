@@ -150,6 +150,14 @@ func (e *RefusedError) Error() string {
 	return b.String()
 }
 
+// Way is the remedy, never empty.
+func (e *RefusedError) Way() string {
+	if e.Remedy != "" {
+		return e.Remedy
+	}
+	return "correct the value that is named, or leave it out"
+}
+
 func (e *RefusedError) Unwrap() []error { return []error{ErrRefused, e.Err} }
 
 // ExitCode is ExitConfig.

@@ -11,16 +11,25 @@ import (
 )
 
 // Parse reads what pace-node was called with (args without the program's name), and, beneath it, the environment, what
-// the installer stored and the file of --config. stored and readFile may be nil. Errors: *UsageError for a command line
+// the installer stored and the file of --config. stored and readFile may be nil. Of a Config that comes with an error only JSON counts. Errors: *UsageError for a command line
 // that is not one, *RefusedError for a value, key or file, naming where. The verb check-arguments calls none of env,
 // stored and readFile, and every error is a *RefusedError then; version and help call none either.
 func Parse(args []string, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
-	return parse(args, false, env, stored, readFile)
+	return whole(args, false, env, stored, readFile)
 }
 
 // ParseTool is Parse for pacectl: the flags of a verb's whereabouts, and the words of the verb in VerbCall.Words.
 func ParseTool(args []string, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
-	return parse(args, true, env, stored, readFile)
+	return whole(args, true, env, stored, readFile)
+}
+
+// whole is parse whose Config says in failure too whether the answer is to be JSON.
+func whole(args []string, tool bool, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
+	c, call, err := parse(args, tool, env, stored, readFile)
+	if err != nil {
+		c = Config{JSON: slices.Contains(beforeDashes(args), "--json")}
+	}
+	return c, call, err
 }
 
 // given is what one origin said of one option.
@@ -45,7 +54,9 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 	if row := findVerb(call.Name); row != nil && row.Plain {
 		env, stored, readFile = nil, nil, nil
 		if !checking {
-			return defaults(), call, nil
+			c := defaults()
+			c.JSON = len(flags["json"].values) > 0 && truth(flags["json"].values[0])
+			return c, call, nil
 		}
 	}
 	if env != nil {

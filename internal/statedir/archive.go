@@ -269,22 +269,28 @@ func decodeIntent(data []byte) (in intent, err error) {
 }
 
 // ResetIdentity puts everything that belongs to this machine's identity away under archive/identity-<id>[-2…], also
-// where it no longer reads; the next start mints a new one. ErrInUse while a node runs; nothing to do is no error.
+// where it no longer reads; the next start mints a new one. ErrInUse while a node runs; nothing to put away is no error.
 func ResetIdentity(path string, opts ...Options) error {
 	var opt Options
 	if len(opts) > 0 {
 		opt = opts[0]
 	}
+	_, err := Reset(path, opt)
+	return err
+}
+
+// Reset is ResetIdentity, and tells where the old identity is now; "" where there was none.
+func Reset(path string, opt Options) (archivedTo string, err error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return empty(path)
+		return "", empty(path)
 	}
 	d, err := open(path, opt, kindFile) // a key that others could read is a reason to reset
 	if err != nil {
-		return err
+		return "", err
 	}
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
-		return errors.Join(err, d.Close())
+		return "", errors.Join(err, d.Close())
 	}
 	var names []string
 	for _, e := range entries {
@@ -292,14 +298,19 @@ func ResetIdentity(path string, opts ...Options) error {
 			names = append(names, e.Name())
 		}
 	}
-	id := unknownID
-	if record, _, err := read(d.path); err == nil {
-		id = record.NodeID
-	} else if data, err := readSmall(d.file(RecordFile), maxRecordBytes); err == nil {
-		if r, err := decodeRecord(data); err == nil {
-			id = r.NodeID
-		}
+	archivedTo, err = d.archive(identityKind, identityStart+d.nameForReset(), names)
+	return archivedTo, errors.Join(err, d.Close())
+}
+
+// nameForReset is the id of the identity that is put away, as far as anything tells it.
+func (d *Dir) nameForReset() string {
+	data, err := readSmall(d.file(RecordFile), maxRecordBytes)
+	if err != nil {
+		return unknownID
 	}
-	_, err = d.archive(identityKind, identityStart+id, names)
-	return errors.Join(err, d.Close())
+	record, err := decodeRecord(data)
+	if err != nil {
+		return unknownID
+	}
+	return record.NodeID
 }

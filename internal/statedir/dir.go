@@ -63,12 +63,9 @@ func open(path string, opt Options, key kind) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	d := &Dir{path: path, point: opt.Point}
+	d := &Dir{path: path, point: opt.Point, who: ownerOf(opt)}
 	if d.point == nil {
 		d.point = quiet
-	}
-	if opt.Account != nil && os.Geteuid() == 0 {
-		d.who = &owner{opt.Account.UID, opt.Account.GID}
 	}
 	if err := d.create(); err != nil {
 		return nil, err
