@@ -9,11 +9,12 @@ import (
 // ErrDuration: a text that is no duration.
 var ErrDuration = errors.New("not a duration: write it as 90s, 15m, 15min, 1h30m or 24h")
 
-var minutes = regexp.MustCompile(`([0-9.])min`)
+// minutes ends at a digit or the end: 15mins is not 15 ms.
+var minutes = regexp.MustCompile(`([0-9.])min([0-9.]|$)`)
 
 // ParseDuration reads Go's durations (15m, 24h, 1h30m) and also 15min.
 func ParseDuration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(minutes.ReplaceAllString(text, "${1}m"))
+	d, err := time.ParseDuration(minutes.ReplaceAllString(text, "${1}m${2}"))
 	if err != nil {
 		return 0, ErrDuration
 	}

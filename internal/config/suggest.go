@@ -9,7 +9,9 @@ const maxDistance = 3
 func nearest(text string, candidates []string) string {
 	best, at := "", maxDistance+1
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(text), strings.ToLower(c)); d < at && d < len(c)/2+1 {
+		word, name := strings.ToLower(text), strings.ToLower(c)
+		begins := word != "" && (strings.HasPrefix(word, name) || strings.HasPrefix(name, word))
+		if d := distance(word, name); d < at && (begins || d <= len(name)/2) {
 			best, at = c, d
 		}
 	}
