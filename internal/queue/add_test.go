@@ -375,9 +375,10 @@ func BenchmarkAdd(b *testing.B) {
 			q.Add(t0, seen(fmt.Sprintf("%032x", i), t0))
 		}
 		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			q.Add(t0, seen("x", t0))
-			q.Drop("x")
+		for b.Loop() {
+			j, _ := q.Take(t0)
+			q.Finish(t0, j, Result{Outcome: OutcomeUpgraded})
+			q.Add(t0, seen(j.ID, t0))
 		}
 	})
 }
