@@ -17,47 +17,20 @@ import (
 	"testing"
 	"time"
 
+	"pace-node/internal/netio"
 	"pace-node/internal/wire"
 )
-
-// shortDir is a folder whose path leaves room for a socket on every system.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "pn")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
-// serveAdmin serves a backend at a real socket.
-func serveAdmin(t *testing.T, b Backend) (path string, s *Server) {
-	t.Helper()
-	path = filepath.Join(shortDir(t), "admin.sock")
-	l, err := ListenAdmin(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = NewServer(ServerConfig{Backend: b})
-	done := make(chan error, 1)
-	go func() { done <- s.ServeAdmin(l) }()
-	t.Cleanup(func() {
-		s.Close()
-		if err := <-done; !errors.Is(err, ErrStopped) {
-			t.Errorf("ServeAdmin: %v", err)
-		}
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the socket was left: %v", err)
-		}
-	})
-	return path, s
-}
 
 func TestSocketModeAndCleanliness(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
-	path, _ := serveAdmin(t, &fakeNode{})
+	var path string
+	t.Cleanup(func() {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the socket was left: %v", err)
+		}
+	})
+	path, _ = serveAdmin(t, &fakeNode{})
 	fi, err := os.Lstat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -205,11 +178,23 @@ func TestCallOverTheSocket(t *testing.T) {
 		t.Fatalf("%s %v", b, err)
 	}
 	var e *wire.Error
-	// The header alone says that it is too large: the answer is read although most of the request could not be written.
-	_, err = c.Call(context.Background(), wire.VerbStatus, make([]byte, 8<<20))
-	if !errors.As(err, &e) || e.Code != wire.CodeTooLarge {
-		t.Errorf("too large: %v", err)
+	if _, err = c.Call(context.Background(), wire.VerbStatus, make([]byte, 8<<20)); !errors.Is(err, netio.ErrFrameTooLarge) {
+		t.Errorf("too large, not sent: %v", err)
 	}
+	// Whoever sends it all the same is answered by the header alone.
+	raw, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		raw.Write(wire.AppendRequest(nil, wire.VerbStatus, make([]byte, 8<<20)))
+	}()
+	status, refusal := readReply(t, raw)
+	wantError(t, status, refusal, wire.CodeTooLarge)
+	<-wrote
 	_, err = c.Call(context.Background(), wire.VerbFollow, []byte(`{}`))
 	if !errors.As(err, &e) || e.Code != wire.CodeRefusedByRule {
 		t.Errorf("a machine's verb over the socket: %v", err)

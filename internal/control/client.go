@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"pace-node/internal/netio"
 	"pace-node/internal/wire"
 )
 
@@ -103,50 +104,28 @@ func (c *Client) Call(ctx context.Context, verb wire.Verb, payload []byte) ([]by
 		ctx, cancel = context.WithTimeout(ctx, callTime)
 		defer cancel()
 	}
-	nobody := func(err error) error {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return &NobodyError{Where: c.where, Err: err}
-	}
-	dial, cancel := context.WithTimeout(ctx, dialTime)
-	stream, err := c.open(dial)
-	cancel()
-	if err != nil {
-		return nil, nobody(err)
-	}
-	defer stream.Close()
-	defer context.AfterFunc(ctx, func() { stream.SetDeadline(time.Unix(1, 0)) })()
-	// A node may refuse by the header alone and close; its answer is then there
-	// although our writing failed.
-	_, wrote := stream.Write(wire.AppendRequest(nil, verb, payload))
-	var h [wire.ReplyHeaderSize]byte
-	if err := readFull(stream, h[:]); err != nil {
-		return nil, nobody(errors.Join(wrote, err))
-	}
-	status, length, err := wire.ParseReplyHeader(h)
-	if row, ok := wire.LookupVerb(verb); err == nil && ok && length > row.AnswerCeiling {
-		err = wire.ErrTooLarge
-	}
-	if err != nil {
-		return nil, nobody(fmt.Errorf("its answer is none of this protocol: %w", err))
-	}
-	answer := make([]byte, length)
-	if err := readFull(stream, answer); err != nil {
-		return nil, nobody(err)
-	}
-	switch status {
-	case wire.StatusOK:
+	nobody := func(err error) error { return &NobodyError{Where: c.where, Err: err} }
+	answer, err := netio.Call(ctx, opener(func(ctx context.Context) (net.Conn, error) {
+		dial, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		return c.open(dial)
+	}), verb, payload)
+	var refused *wire.Error
+	switch {
+	case err == nil:
 		return answer, nil
-	case wire.StatusError:
-		e, err := wire.DecodeError(answer)
-		if err != nil {
-			return nil, nobody(fmt.Errorf("its refusal is none of this protocol: %w", err))
-		}
-		return nil, e
+	case errors.As(err, &refused):
+		return nil, refused
+	case errors.Is(err, netio.ErrFrameTooLarge):
+		return nil, fmt.Errorf("the request is too large: %w", err)
 	}
-	return nil, nobody(errors.New("it pushes where an answer is due"))
+	return nil, nobody(err)
 }
+
+// opener makes a function an Opener.
+type opener func(ctx context.Context) (net.Conn, error)
+
+func (o opener) Open(ctx context.Context) (net.Conn, error) { return o(ctx) }
 
 // ask sends a JSON document and reads one.
 func ask[T any](ctx context.Context, call func(context.Context, wire.Verb, []byte) ([]byte, error), verb wire.Verb, request any) (T, error) {

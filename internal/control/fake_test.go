@@ -3,7 +3,11 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
+	"os"
+	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -207,4 +211,47 @@ func mustJSON(t *testing.T, v any) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// shortDir is a folder whose path leaves room for a socket on every system.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("/tmp", "pn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// socketPath is a fresh name for the administrators' socket or pipe.
+func socketPath(t *testing.T) string {
+	dir := shortDir(t)
+	if runtime.GOOS == "windows" {
+		return `\\.\pipe\pace-node-test-` + filepath.Base(filepath.Dir(dir)) + filepath.Base(dir)
+	}
+	return filepath.Join(dir, "admin.sock")
+}
+
+// serveAdmin serves a backend at a real socket.
+func serveAdmin(t *testing.T, b Backend) (path string, s *Server) {
+	t.Helper()
+	path = socketPath(t)
+	l, err := ListenAdmin(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = NewServer(ServerConfig{Backend: b})
+	done := make(chan error, 1)
+	go func() { done <- s.ServeAdmin(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-done; !errors.Is(err, ErrStopped) {
+			t.Errorf("ServeAdmin: %v", err)
+		}
+	})
+	return path, s
 }

@@ -1,14 +1,10 @@
 package control
 
 import (
-	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
-
-// update rewrites the generated pages: go test ./internal/control -update.
-var update = flag.Bool("update", false, "write docs/metrics.md and docs/conditions.md from the tables")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

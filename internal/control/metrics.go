@@ -37,10 +37,27 @@ type SeriesRow struct {
 
 // Snapshot is the numbers of one moment, which the node fills in when they are
 // asked for.
-type Snapshot struct{ values map[string]float64 }
+type Snapshot struct {
+	values        map[string]float64
+	distributions map[string]Distribution
+}
+
+// Distribution is a histogram at one moment, in seconds.
+type Distribution struct {
+	Count   uint64
+	Sum     float64
+	Buckets map[float64]uint64 // cumulative, by upper bound
+}
 
 // NewSnapshot makes an empty snapshot.
-func NewSnapshot() *Snapshot { return &Snapshot{values: map[string]float64{}} }
+func NewSnapshot() *Snapshot {
+	return &Snapshot{values: map[string]float64{}, distributions: map[string]Distribution{}}
+}
+
+// SetDistribution gives a histogram its numbers.
+func (s *Snapshot) SetDistribution(name string, d Distribution, labels ...string) {
+	s.distributions[seriesKey(name, labels)] = d
+}
 
 // Set gives a series its value; labels are the label values in the row's order.
 func (s *Snapshot) Set(name string, value float64, labels ...string) {
@@ -61,17 +78,16 @@ func seriesKey(name string, labels []string) string {
 	return name + keySeparator + strings.Join(labels, keySeparator)
 }
 
-// Metrics is the registry: every series of the table, at zero from the start.
-// Counters and gauges are what the source says at the moment of a scrape plus
-// what was added here; histograms are observed. It may be used from many
-// goroutines, and a nil *Metrics counts nothing.
+// Metrics is the registry: every series of the table, at zero from the start. A
+// series is what the source says at the moment of a scrape, a counter or gauge
+// plus what was added here. It may be used from many goroutines, and a nil
+// *Metrics counts nothing.
 type Metrics struct {
 	logger   *slog.Logger
 	board    *Board
 	registry *prometheus.Registry
 	descs    map[string]*prometheus.Desc
-	known    map[string]bool // keys of counters and gauges
-	vecs     map[string]*prometheus.HistogramVec
+	known    map[string]SeriesKind // by key
 
 	mu      sync.Mutex
 	source  func(*Snapshot)
@@ -86,31 +102,22 @@ func NewMetrics(board *Board, logger *slog.Logger) *Metrics {
 	}
 	m := &Metrics{
 		logger: logger, board: board, registry: prometheus.NewPedanticRegistry(),
-		descs: map[string]*prometheus.Desc{}, known: map[string]bool{}, vecs: map[string]*prometheus.HistogramVec{},
+		descs: map[string]*prometheus.Desc{}, known: map[string]SeriesKind{},
 		own: map[string]float64{}, unknown: map[string]bool{},
 	}
 	for _, row := range Series {
-		if row.Kind == Histogram {
-			vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: row.Name, Help: row.Help, Buckets: secondsBuckets}, row.Labels)
-			for _, v := range row.tuples() {
-				vec.WithLabelValues(v...)
-			}
-			m.vecs[row.Name] = vec
-			m.registry.MustRegister(vec)
-			continue
-		}
 		m.descs[row.Name] = prometheus.NewDesc(row.Name, row.Help, row.Labels, nil)
 		for _, v := range row.tuples() {
-			m.known[seriesKey(row.Name, v)] = true
+			m.known[seriesKey(row.Name, v)] = row.Kind
 		}
 	}
 	m.registry.MustRegister((*tableCollector)(m), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// secondsBuckets span a call on a loopback (a millisecond) to a cycle that
-// waited out a backoff (ten minutes).
-var secondsBuckets = []float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 180, 600}
+// zeroBuckets are those of a histogram that nobody feeds yet, seconds: those of
+// the queue's leader, so that a series keeps its buckets.
+var zeroBuckets = map[float64]uint64{0.005: 0, 0.02: 0, 0.1: 0, 0.5: 0, 2: 0, 10: 0, 60: 0, 300: 0}
 
 // tuples returns the label tuples, the empty one where there is no label.
 func (r SeriesRow) tuples() [][]string {
@@ -137,35 +144,11 @@ func (m *Metrics) Add(name string, value float64, labels ...string) {
 	key := seriesKey(name, labels)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.known[key] {
+	if kind, ok := m.known[key]; !ok || kind == Histogram {
 		m.strange(key)
 		return
 	}
 	m.own[key] += value
-}
-
-// Observe adds an observation, in seconds, to a histogram of the table.
-func (m *Metrics) Observe(name string, seconds float64, labels ...string) {
-	if m == nil {
-		return
-	}
-	vec := m.vecs[name]
-	if vec == nil || !m.hasTuple(name, labels) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.strange(seriesKey(name, labels))
-		return
-	}
-	vec.WithLabelValues(labels...).Observe(seconds)
-}
-
-func (m *Metrics) hasTuple(name string, labels []string) bool {
-	for _, r := range Series {
-		if r.Name == name {
-			return slices.ContainsFunc(r.tuples(), func(t []string) bool { return slices.Equal(t, labels) })
-		}
-	}
-	return false
 }
 
 // strange says once that a number has no row, which is a fault of the program.
@@ -201,7 +184,7 @@ func (l promLog) Println(v ...any) {
 	l.Error("metrics cannot be gathered", "error", strings.TrimSpace(fmt.Sprintln(v...)))
 }
 
-// tableCollector collects the counters and gauges of the table.
+// tableCollector collects the table.
 type tableCollector Metrics
 
 func (c *tableCollector) Describe(out chan<- *prometheus.Desc) {
@@ -227,21 +210,30 @@ func (c *tableCollector) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key := range snap.values {
-		if !m.known[key] {
+		if kind, ok := m.known[key]; !ok || kind == Histogram {
+			m.strange(key)
+		}
+	}
+	for key := range snap.distributions {
+		if m.known[key] != Histogram {
 			m.strange(key)
 		}
 	}
 	for _, row := range Series {
-		if row.Kind == Histogram {
-			continue
-		}
-		kind := prometheus.CounterValue
-		if row.Kind == Gauge {
-			kind = prometheus.GaugeValue
-		}
 		for _, v := range row.tuples() {
 			key := seriesKey(row.Name, v)
-			out <- prometheus.MustNewConstMetric(m.descs[row.Name], kind, snap.values[key]+m.own[key], v...)
+			switch row.Kind {
+			case Histogram:
+				d, ok := snap.distributions[key]
+				if !ok {
+					d.Buckets = zeroBuckets
+				}
+				out <- prometheus.MustNewConstHistogram(m.descs[row.Name], d.Count, d.Sum, d.Buckets, v...)
+			case Gauge:
+				out <- prometheus.MustNewConstMetric(m.descs[row.Name], prometheus.GaugeValue, snap.values[key]+m.own[key], v...)
+			default:
+				out <- prometheus.MustNewConstMetric(m.descs[row.Name], prometheus.CounterValue, snap.values[key]+m.own[key], v...)
+			}
 		}
 	}
 }
@@ -252,7 +244,9 @@ func MetricsMarkdown() string {
 	b.WriteString("# Metrics\n\nWritten from the registry's table by `make docs`; a test fails where the two differ.\n\n" +
 		"Prometheus text on `/metrics` of `--admin-listen`. Every series is there from the start, at zero. Beside these stand the Go runtime's (`go_…`) and the process's (`process_…`).\n\n" +
 		"| Series | Type | Labels | What it counts |\n|---|---|---|---|\n")
-	for _, r := range Series {
+	rows := slices.Clone(Series)
+	slices.SortFunc(rows, func(a, b SeriesRow) int { return strings.Compare(a.Name, b.Name) })
+	for _, r := range rows {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Name, r.Kind, labelsText(r), r.Help)
 	}
 	return b.String()

@@ -164,7 +164,8 @@ func (m *MemberStatus) heardText() string {
 // line is: id, name, role, platform, version, provisioning, endpoint, consensus
 // endpoint, last heard.
 func (m *MemberStatus) line(l *lines) {
-	l.words(Word(m.ID), Word(m.Name), Word(m.Role), Word(m.Platform), Word(m.Version), Word(m.Provisioning), Word(m.Endpoints.FC), Word(m.raft()), m.heardText())
+	provisioning, _, _ := strings.Cut(m.Provisioning, ":") // what comes behind is for member show
+	l.words(Word(m.ID), Word(m.Name), Word(m.Role), Word(m.Platform), Word(m.Version), Word(provisioning), Word(m.Endpoints.FC), Word(m.raft()), m.heardText())
 	if m.Admit != "" {
 		l.words("admit", m.Admit)
 	}
@@ -515,7 +516,7 @@ func (d *MemberShow) Text() string {
 	say("key", Word(m.Key))
 	say("platform", Word(m.Platform))
 	say("version", Word(m.Version))
-	say("provisioning", Word(m.Provisioning))
+	say("provisioning", orText(Sentence(m.Provisioning), nothing))
 	say("endpoint", Word(m.Endpoints.FC))
 	say("consensus-endpoint", Word(m.raft()))
 	say("last-heard", m.heardText())

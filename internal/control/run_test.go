@@ -32,12 +32,12 @@ func (p pipeTransport) Open(context.Context) (net.Conn, error) {
 }
 func (p pipeTransport) Close() error { return nil }
 
-// fleet is nodes by endpoint.
-type fleet map[string]*fakeNode
+// nodes are machines by endpoint.
+type nodes map[string]*fakeNode
 
 // run carries a verb out. The node at "" is this machine's own; without one no
 // socket exists.
-func (f fleet) run(t *testing.T, call config.VerbCall, cfg config.Config, stdin string) (exit int, stdout, stderr string) {
+func (f nodes) run(t *testing.T, call config.VerbCall, cfg config.Config, stdin string) (exit int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	deps := RunDeps{
@@ -104,7 +104,7 @@ func TestBothNamesOfAVerb(t *testing.T) {
 	} {
 		for _, asJSON := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.words.Words, asJSON), func(t *testing.T) {
-				one, two := fleet{"": leaderNode()}, fleet{"": leaderNode()}
+				one, two := nodes{"": leaderNode()}, nodes{"": leaderNode()}
 				exit, out, errs := one.run(t, c.flag, config.Config{JSON: asJSON}, "")
 				exit2, out2, errs2 := two.run(t, c.words, config.Config{JSON: asJSON}, "")
 				if exit != 0 || exit2 != 0 || errs != "" || errs2 != "" || out == "" {
@@ -176,7 +176,7 @@ func TestWhatIsSent(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.call), func(t *testing.T) {
 			node := leaderNode()
-			exit, out, errs := fleet{"": node}.run(t, c.call, config.Config{}, "")
+			exit, out, errs := nodes{"": node}.run(t, c.call, config.Config{}, "")
 			if exit != 0 || out == "" || errs != "" {
 				t.Fatalf("%d %q %q", exit, out, errs)
 			}
@@ -202,15 +202,15 @@ func TestWhatIsSent(t *testing.T) {
 // TestFailures: in failure too stdout is one JSON value with reason and remedy,
 // notices are on stderr, and the exit status says what kind of failure it was.
 func TestFailures(t *testing.T) {
-	refuse := func(code wire.ErrorCode, text, hint string) fleet {
+	refuse := func(code wire.ErrorCode, text, hint string) nodes {
 		n := leaderNode()
 		n.fail = wire.NewError(code, text, hint)
-		return fleet{"": n}
+		return nodes{"": n}
 	}
 	approve := flag1("enroll-approve", idA+"@"+testKey)
 	for _, c := range []struct {
 		name   string
-		fleet  fleet
+		fleet  nodes
 		call   config.VerbCall
 		cfg    config.Config
 		exit   int
@@ -219,37 +219,37 @@ func TestFailures(t *testing.T) {
 	}{
 		{"approve of an unknown row", refuse(wire.CodeRefusedByRule, "no machine of that id waits", "look at --enroll-list"), approve, config.Config{}, 4, "no machine of that id waits", "look at --enroll-list"},
 		{"wrong key for a known row", refuse(wire.CodeKeyMismatch, "the row has another key", ""), approve, config.Config{}, 4, "the row has another key", "--print-identity"},
-		{"node stopped", fleet{}, approve, config.Config{}, 5, "does not answer", "start the node"},
+		{"node stopped", nodes{}, approve, config.Config{}, 5, "does not answer", "start the node"},
 		{"follower without a leader", refuse(wire.CodeNotLeader, "", ""), approve, config.Config{}, 5, "no leader at the moment", "try again"},
-		{"another machine is away", fleet{}, approve, config.Config{Scheduler: "10.1.0.9:6674"}, 5, "10.1.0.9:6674 does not answer", "6674"},
+		{"another machine is away", nodes{}, approve, config.Config{Scheduler: "10.1.0.9:6674"}, 5, "10.1.0.9:6674 does not answer", "6674"},
 		{"revoked", refuse(wire.CodeRevoked, "17", ""), approve, config.Config{}, 4, "revoked at revision 17", "--reset-identity"},
 		{"waiting list full", refuse(wire.CodeWaitingListFull, "", ""), approve, config.Config{}, 4, "full", "--enroll-list"},
 		{"busy", refuse(wire.CodeBusy, "", ""), approve, config.Config{}, 5, "busy", "again"},
 		{"older node", refuse(wire.CodeUnknownVerb, "", ""), approve, config.Config{}, 1, "does not know", "same version"},
 		{"a later code", refuse(99, "later", ""), approve, config.Config{}, 1, "later", "same version"},
 		{"dissolved", refuse(wire.CodeDissolved, "AAAA", ""), approve, config.Config{}, 4, "dissolved", "pacectl node"},
-		{"no key", fleet{"": leaderNode()}, words("enroll", "approve", idA), config.Config{}, 2, "needs the key", "ID@KEY"},
-		{"bad key", fleet{"": leaderNode()}, words("enroll", "approve", idA+"@short"), config.Config{}, 2, "key", "--enroll-list"},
-		{"mistyped word", fleet{}, words("enrol", "list"), config.Config{}, 2, `"enrol" is no word`, "pacectl enroll"},
-		{"mistyped second word", fleet{}, words("enroll", "aprove"), config.Config{}, 2, `"aprove" is no word of pacectl enroll`, "pacectl enroll approve"},
-		{"hopeless word", fleet{}, words("xyzzy"), config.Config{}, 2, `"xyzzy" is no word`, "node"},
-		{"no word", fleet{}, words(), config.Config{}, 2, "needs a word", "node"},
-		{"half a word", fleet{}, words("member", "show"), config.Config{}, 2, "takes MACHINE", "pacectl member show MACHINE"},
-		{"too many", fleet{}, words("node", "now"), config.Config{}, 2, "nothing more", "pacectl node"},
-		{"ambiguous", fleet{"": func() *fakeNode {
+		{"no key", nodes{"": leaderNode()}, words("enroll", "approve", idA), config.Config{}, 2, "needs the key", "ID@KEY"},
+		{"bad key", nodes{"": leaderNode()}, words("enroll", "approve", idA+"@short"), config.Config{}, 2, "key", "--enroll-list"},
+		{"mistyped word", nodes{}, words("enrol", "list"), config.Config{}, 2, `"enrol" is no word`, "pacectl enroll"},
+		{"mistyped second word", nodes{}, words("enroll", "aprove"), config.Config{}, 2, `"aprove" is no word of pacectl enroll`, "pacectl enroll approve"},
+		{"hopeless word", nodes{}, words("xyzzy"), config.Config{}, 2, `"xyzzy" is no word`, "node"},
+		{"no word", nodes{}, words(), config.Config{}, 2, "needs a word", "node"},
+		{"half a word", nodes{}, words("member", "show"), config.Config{}, 2, "takes MACHINE", "pacectl member show MACHINE"},
+		{"too many", nodes{}, words("node", "now"), config.Config{}, 2, "nothing more", "pacectl node"},
+		{"ambiguous", nodes{"": func() *fakeNode {
 			n := leaderNode()
 			s := exampleCluster()
 			s.Members[1].Name = "web1"
 			n.status["cluster"] = s
 			return n
 		}()}, words("member", "forget", "web1"), config.Config{}, 2, "may mean 2 machines", "whole id"},
-		{"no such machine", fleet{"": leaderNode()}, words("member", "show", "web9"), config.Config{}, 4, "no machine of the fleet", "member list"},
-		{"no name at all", fleet{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "first"},
-		{"a window of nothing", fleet{"": leaderNode()}, flag1("enroll-auto-approve", "0s"), config.Config{}, 2, "window", "15m"},
-		{"no fleet id given back", fleet{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, "not given back", cluster1},
-		{"another fleet id given back", fleet{"": leaderNode()}, words("fleet", "leave", idA), config.Config{}, 2, "not given back", cluster1},
-		{"bad endpoint", fleet{"": leaderNode()}, words("member", "admit", "x=nowhere"), config.Config{}, 2, "no HOST:PORT", "ID=HOST:PORT"},
-		{"configuration", fleet{"": func() *fakeNode { n := leaderNode(); n.fail = nil; return n }()}, config.VerbCall{Name: "nonsense"}, config.Config{}, 2, "no verb", "--help"},
+		{"no such machine", nodes{"": leaderNode()}, words("member", "show", "web9"), config.Config{}, 4, "no machine of the fleet", "member list"},
+		{"no name at all", nodes{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "first"},
+		{"a window of nothing", nodes{"": leaderNode()}, flag1("enroll-auto-approve", "0s"), config.Config{}, 2, "window", "15m"},
+		{"no fleet id given back", nodes{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, "not given back", cluster1},
+		{"another fleet id given back", nodes{"": leaderNode()}, words("fleet", "leave", idA), config.Config{}, 2, "not given back", cluster1},
+		{"bad endpoint", nodes{"": leaderNode()}, words("member", "admit", "x=nowhere"), config.Config{}, 2, "no HOST:PORT", "ID=HOST:PORT"},
+		{"configuration", nodes{"": func() *fakeNode { n := leaderNode(); n.fail = nil; return n }()}, config.VerbCall{Name: "nonsense"}, config.Config{}, 2, "no verb", "--help"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			exit, out, errs := c.fleet.run(t, c.call, c.cfg, "")
@@ -308,14 +308,14 @@ func TestRedirect(t *testing.T) {
 		return n
 	}
 	leader := leaderNode()
-	f := fleet{"": to("10.1.0.9:6674"), "10.1.0.9:6674": leader}
+	f := nodes{"": to("10.1.0.9:6674"), "10.1.0.9:6674": leader}
 	exit, out, errs := f.run(t, flag1("enroll-clear", ""), config.Config{JSON: true}, "")
 	if exit != 0 || errs != "note: not the leader\\x3b asking the leader at 10.1.0.9:6674\n" || len(leader.controls) != 1 {
 		t.Fatalf("%d %q", exit, errs)
 	}
 	wantOneJSON(t, out)
 
-	f = fleet{"10.1.0.3:6674": to("10.1.0.4:6674"), "10.1.0.4:6674": to("10.1.0.9:6674"), "10.1.0.9:6674": leaderNode()}
+	f = nodes{"10.1.0.3:6674": to("10.1.0.4:6674"), "10.1.0.4:6674": to("10.1.0.9:6674"), "10.1.0.9:6674": leaderNode()}
 	if exit, _, errs = f.run(t, flag1("enroll-list", ""), config.Config{Scheduler: "10.1.0.3:6674"}, ""); exit != 0 {
 		t.Errorf("two hops: %d %q", exit, errs)
 	}
@@ -324,11 +324,11 @@ func TestRedirect(t *testing.T) {
 	if exit, _, _ = f.run(t, flag1("enroll-list", ""), config.Config{Scheduler: "10.1.0.3:6674"}, ""); exit != 5 {
 		t.Errorf("three hops: %d", exit)
 	}
-	f = fleet{"10.1.0.3:6674": to("10.1.0.4:6674"), "10.1.0.4:6674": to("10.1.0.3:6674")}
+	f = nodes{"10.1.0.3:6674": to("10.1.0.4:6674"), "10.1.0.4:6674": to("10.1.0.3:6674")}
 	if exit, _, _ = f.run(t, flag1("enroll-list", ""), config.Config{Scheduler: "10.1.0.3:6674"}, ""); exit != 5 {
 		t.Errorf("a circle: %d", exit)
 	}
-	f = fleet{"": to("$(touch pwned):1")}
+	f = nodes{"": to("$(touch pwned):1")}
 	exit, _, errs = f.run(t, flag1("enroll-list", ""), config.Config{}, "")
 	if exit != 5 || strings.Contains(errs, "$(") {
 		t.Errorf("a hostile endpoint: %d %q", exit, errs)
@@ -338,7 +338,7 @@ func TestRedirect(t *testing.T) {
 func TestPreapproveList(t *testing.T) {
 	node := leaderNode()
 	list := "# rack 2\n\n" + idA + "@" + testKey + "\n  " + idB + "@" + otherKey + "  \n"
-	exit, _, errs := fleet{"": node}.run(t, words("enroll", "preapprove", "-"), config.Config{}, list)
+	exit, _, errs := nodes{"": node}.run(t, words("enroll", "preapprove", "-"), config.Config{}, list)
 	if exit != 0 {
 		t.Fatalf("%d %q", exit, errs)
 	}
@@ -346,7 +346,7 @@ func TestPreapproveList(t *testing.T) {
 		t.Error(diff)
 	}
 	node = leaderNode()
-	exit, _, errs = fleet{"": node}.run(t, words("enroll", "preapprove", "-"), config.Config{}, idA+"@"+testKey+"\nbroken\n")
+	exit, _, errs = nodes{"": node}.run(t, words("enroll", "preapprove", "-"), config.Config{}, idA+"@"+testKey+"\nbroken\n")
 	if exit != 2 || !strings.Contains(errs, "line 2") || len(node.clusters) != 0 {
 		t.Errorf("%d %q %v", exit, errs, node.clusters)
 	}
@@ -355,7 +355,7 @@ func TestPreapproveList(t *testing.T) {
 	for i := range preapproveBatch + 1 {
 		fmt.Fprintf(&many, "m%d@%s\n", i, testKey)
 	}
-	exit, out, errs := fleet{"": node}.run(t, words("enroll", "preapprove", "-"), config.Config{}, many.String())
+	exit, out, errs := nodes{"": node}.run(t, words("enroll", "preapprove", "-"), config.Config{}, many.String())
 	if exit != 0 || len(node.clusters) != 2 || !strings.Contains(out, "401 machines") {
 		t.Errorf("%d %q %q, %d requests", exit, out, errs, len(node.clusters))
 	}
@@ -363,12 +363,12 @@ func TestPreapproveList(t *testing.T) {
 
 func TestLeaveAsksBack(t *testing.T) {
 	node := leaderNode()
-	exit, _, errs := fleet{"": node}.run(t, words("fleet", "leave"), config.Config{}, cluster1+"\n")
+	exit, _, errs := nodes{"": node}.run(t, words("fleet", "leave"), config.Config{}, cluster1+"\n")
 	if exit != 0 || len(node.clusters) != 1 || !strings.Contains(errs, cluster1) {
 		t.Errorf("%d %q %v", exit, errs, node.clusters)
 	}
 	node = leaderNode()
-	if exit, _, _ = (fleet{"": node}).run(t, words("fleet", "leave"), config.Config{}, "no\n"); exit != 2 || len(node.clusters) != 0 {
+	if exit, _, _ = (nodes{"": node}).run(t, words("fleet", "leave"), config.Config{}, "no\n"); exit != 2 || len(node.clusters) != 0 {
 		t.Errorf("%d %v", exit, node.clusters)
 	}
 }
@@ -377,7 +377,7 @@ func TestHostileAnswersToVerbs(t *testing.T) {
 	for _, text := range hostile {
 		n := leaderNode()
 		n.fail = wire.NewError(wire.CodeRefusedByRule, text, text)
-		_, _, errs := fleet{"": n}.run(t, flag1("enroll-clear", ""), config.Config{}, "")
+		_, _, errs := nodes{"": n}.run(t, flag1("enroll-clear", ""), config.Config{}, "")
 		if strings.ContainsAny(errs, "$`;|&<>(){}\x1b\x00") || strings.Count(errs, "\n") != 2 {
 			t.Errorf("%q is shown as %q", text, errs)
 		}

@@ -1,6 +1,17 @@
 package control
 
-import "pace-node/internal/wire"
+import (
+	"slices"
+
+	"pace-node/internal/discovery"
+	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/netio"
+	"pace-node/internal/provision"
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
 
 // reasonNoRequest: a stream on which no whole request came in time.
 const reasonNoRequest = "no-request"
@@ -53,82 +64,46 @@ func refusalNames() []string {
 	return out
 }
 
-// Label values that several series share.
-var (
-	stages = []string{"probe", "inventory", "helper", "shutdown", "configure", "restart", "confirm"}
-	rpcs   = []string{"query", "inventory", "configure", "restart", "shutdown"}
-)
+// rpcs are the calls of the queue's leader to a machine: the query, and a step each.
+var rpcs = []string{"query", "inventory", "shutdown", "configure", "restart"}
 
 // Series is the table of metrics. Names that the seeds fix stand as they are;
 // counters are split by what an operator does about them.
-var Series = []SeriesRow{
+//
+// What a package counts stands in that package's own table, and is taken from
+// there.
+var Series = slices.Concat(ownSeries, discoverySeries(), formationSeries(), enrollSeries(), queueSeries())
+
+var ownSeries = []SeriesRow{
 	{Name: "pace_condition", Kind: Gauge, Labels: []string{"id", "severity"}, Values: conditionTuples(), Help: "1 while the condition is raised; docs/conditions.md lists them."},
 
-	counter("pace_discovery_beacons_sent_total", "Beacons given to the interfaces."),
-	counter("pace_discovery_beacons_heard_total", "Well-formed beacons of other nodes."),
-	counter("pace_discovery_challenges_sent_total", "Challenges sent."),
-	counter("pace_discovery_proofs_sent_total", "Challenges answered with a proof."),
-	counter("pace_discovery_proofs_verified_total", "Proofs whose signature verified, whatever the key."),
-	counter("pace_discovery_proofs_refused_unknown_key_total", "Proofs of the own cluster under a key that the roster does not hold for that id: admit the machine, or ignore it."),
-	counter("pace_discovery_proofs_refused_revoked_key_total", "Proofs under a revoked key, which is never admitted again."),
-	counter("pace_discovery_proofs_refused_forged_total", "Proofs whose signature does not verify: somebody hostile or broken."),
-	counter("pace_discovery_proofs_refused_replayed_total", "Proofs of a challenge that was already answered."),
-	counter("pace_discovery_proofs_refused_expired_total", "Proofs that came too late."),
-	counter("pace_discovery_proofs_refused_exhausted_total", "Proofs of a challenge that two failed signatures used up."),
-	counter("pace_discovery_proofs_refused_not_issued_total", "Proofs that answer no challenge of this node to that address."),
-	counter("pace_discovery_proof_checks_withheld_total", "Proofs not checked for want of budget."),
-	counter("pace_discovery_replies_withheld_total", "Challenges and proofs not sent: over budget, larger than what asked, or nothing to announce."),
-	counter("pace_discovery_beacons_over_bound_total", "Entries displaced from a full table."),
-	counter("pace_discovery_datagrams_refused_version_total", "Datagrams of another version of the wire: upgrade the segment's nodes together."),
-	counter("pace_discovery_datagrams_malformed_total", "Datagrams that follow no format, or came to the wrong socket."),
 	gauge("pace_discovery_peers", "Peers that discovery knows, authenticated or not."),
 	gauge("pace_discovery_foreign_fleets", "Other fleets that were proven lately."),
 
-	counter("pace_formation_yields_total", "Times this node decided to ask another fleet to join."),
-	counter("pace_formation_joins_abandoned_total", "Asks given up after ten minutes without a signed answer."),
-	counter("pace_formation_moves_ignored_total", "Triggers that the node's mode has no move for."),
-	counter("pace_formation_pin_refusals_total", "Ways into a fleet that the pin does not admit."),
-	counter("pace_formation_admissions_refused_total", "Approvals that did not verify or that the pin refused."),
-	gaugeBy("pace_formation_mode", "mode", "1 for the mode that this node is in.", "solitary", "pending", "learner", "voter"),
+	gaugeBy("pace_formation_mode", "mode", "1 for the mode that this node is in.", modeNames()...),
 
-	counter("pace_enrollment_requests_total", "Asks to join that were judged, repeats included."),
-	counter("pace_enrollment_approvals_manual_total", "Machines admitted by a person."),
-	counter("pace_enrollment_approvals_auto_total", "Machines admitted by the auto-approve window."),
-	counter("pace_enrollment_rejections_total", "Machines rejected by a person."),
-	counter("pace_enrollment_requests_expired_total", "Undecided rows that were not heard for ten minutes."),
-	counter("pace_enrollment_requests_cleared_total", "Rows cleared by a person."),
-	counterBy("pace_enrollment_requests_refused_total", "reason", "Asks refused, by reason.", enrollRefusals...),
+	counterBy(enroll.RefusedMetric, "reason", "Asks refused, by reason.", names(enroll.Refusals, func(r enroll.RefusalRow) string { return r.Reason })...),
 	gauge("pace_enrollment_waiting", "Undecided rows of the waiting list."),
 
-	gaugeBy("pace_sessions", "kind", "Open sessions, by what the peer is.", "member", "stranger"),
-	counterBy("pace_sessions_refused_total", "reason", "Connections refused, by reason.", sessionRefusals...),
+	gaugeBy("pace_sessions", "kind", "Open sessions, by who opened them; stranger: a key outside the roster.", netio.SessionKinds...),
+	counterBy("pace_sessions_refused_total", "reason", "Connections, sessions and streams refused, by reason.", names(netio.Refusals, func(r netio.RefusalRow) string { return r.Label })...),
 	counterBy("pace_requests_total", "verb", "Requests read whole, by verb.", verbNames()...),
 	counterBy("pace_requests_refused_total", "reason", "Requests answered with an error, by its code; no-request: none came in time.", refusalNames()...),
 
 	gauge("pace_fleet_revision", "Revision of the applied state."),
-	gaugeBy("pace_fleet_members", "role", "Members of the fleet, by role.", "voter", "learner", "voter-pending", "leaving"),
+	gaugeBy("pace_fleet_members", "role", "Members of the fleet, by role.", names(fleet.Roles, func(r fleet.Role) string { return string(r) })...),
 	gauge("pace_follow_lag", "Revisions between the followed voter and this node's applied state."),
 	counter("pace_follow_switches_total", "Times this node moved on to another voter."),
 	counter("pace_follow_snapshots_total", "Snapshots that this node took from a voter."),
 	gauge("pace_consensus_term", "Consensus term, 0 on a learner."),
 	gauge("pace_consensus_is_leader", "1 while this node leads."),
 	counter("pace_consensus_commits_total", "Entries committed while this node was a voter."),
-	counterBy("pace_leases_refused_total", "reason", "Leases refused, by reason.", leaseRefusals...),
+	counterBy("pace_leases_refused_total", "reason", "Leases refused, by reason.", names(fleet.LeaseVerdicts, func(r fleet.LeaseRow) string { return r.Name })...),
 
-	counter("pace_provision_discovered_total", "Machines admitted from broadcast discovery."),
-	counter("pace_provision_event_discovered_total", "Machines admitted from startup events."),
 	counter("pace_provision_discover_cycles_total", "Rounds of broadcast discovery; a paused one does not count."),
-	counter("pace_provision_discovery_errors_total", "Rounds of broadcast discovery that could not ask."),
-	counterBy("pace_provision_errors_total", "stage", "Failed runs, by the stage that failed.", stages...),
-	counter("pace_provision_provisioned_total", "Machines provisioned and confirmed."),
-	counter("pace_provision_deferred_total", "Machines deferred by the helper."),
-	counter("pace_provision_shutdowns_total", "Machines told to shut down."),
-	counter("pace_provision_upgrades_total", "Machines upgraded in place."),
-	counter("pace_provision_unreachable_total", "Runs that found no session or no answer."),
-	counter("pace_provision_unconfirmed_total", "Machines that did not confirm within the hold."),
-	counterBy("pace_provision_refused_total", "reason", "Sightings and entries refused, by reason.", "duplicate", "not_due", "full", "stale", "paused", "invalid"),
-	counterBy("pace_provision_retries_total", "stage", "Machines tried again, by the stage that had failed.", stages...),
-	counter("pace_provision_leader_changes_total", "Times the queue gained or lost leadership."),
+	counter("pace_provision_discovery_errors_total", "Members that answered a round with an error or under another id."),
+	counterBy("pace_provision_events_refused_total", "reason", "Startup events refused before the queue was asked.", names(provision.EventChecks, func(r provision.EventCheck) string { return string(r.Refusal) })...),
+	counter("pace_provision_leader_changes_total", "Times that this node gained leadership."),
 	gauge("pace_provision_busy_workers", "Workers that hold a machine."),
 	gauge("pace_provision_work_queue_entries", "Entries of the queue's heap."),
 	gauge("pace_provision_waiting_nodes", "Machines queued, running or held."),
@@ -137,17 +112,76 @@ var Series = []SeriesRow{
 	histogramBy("pace_provision_rpc_seconds", "rpc", "Time of a call to a machine.", rpcs...),
 	counterBy("pace_provision_rpc_errors_total", "rpc", "Calls to a machine that failed.", rpcs...),
 	histogram("pace_provision_helper_seconds", "Time of the helper program."),
-	counterBy("pace_provision_helper_errors_total", "reason", "Failures of the helper program, by reason.", helperErrors...),
+	counterBy("pace_provision_helper_errors_total", "reason", "Failures of the helper program, by reason.", names(provision.Reasons, func(r provision.ReasonRow) string { return string(r.Reason) })...),
 	histogram("pace_provision_sighting_to_done_seconds", "From the sighting of a machine to its confirmation."),
 
-	counterBy("pace_admin_requests_refused_total", "reason", "Requests to --admin-listen that were refused.", adminRefusals...),
+	counterBy("pace_admin_requests_refused_total", "reason", "Requests to --admin-listen that were refused.", "host", "method"),
 }
 
-// Reasons, each the word that the counting package gives.
-var (
-	enrollRefusals  = []string{"malformed", "id", "endpoint", "text", "key", "key_mismatch", "source_full", "not_leader", "signature", "revoked", "waiting_list_full", "newer_format"}
-	sessionRefusals = []string{"handshake", "strangers", "source", "closed"}
-	leaseRefusals   = []string{"malformed", "roster_not_applied", "not_voter", "signature", "cluster", "epoch", "target", "digest", "expired", "replayed", "term", "silent"}
-	helperErrors    = []string{"missing", "start", "timeout", "exit", "output", "document"}
-	adminRefusals   = []string{"host", "method"}
-)
+func names[T any](rows []T, name func(T) string) []string {
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = name(r)
+	}
+	return out
+}
+
+func modeNames() []string {
+	return names(formation.Modes, func(m formation.ModeRow) string { return m.Name })
+}
+
+func discoverySeries() (out []SeriesRow) {
+	for _, r := range discovery.Counters() {
+		out = append(out, counter(r.Metric, sentence(r.Help)))
+	}
+	return out
+}
+
+func formationSeries() (out []SeriesRow) {
+	for _, r := range formation.Counters {
+		out = append(out, counter(r.Metric, sentence(r.Help)))
+	}
+	return out
+}
+
+func enrollSeries() (out []SeriesRow) {
+	for _, r := range enroll.Counters {
+		out = append(out, counter(r.Metric, sentence(r.Help)))
+	}
+	return out
+}
+
+// queueSeries joins the queue's rows of one metric, which has a row for each
+// value, or one row for every stage.
+func queueSeries() (out []SeriesRow) {
+	for _, r := range queue.Counters {
+		values := []string{r.Value}
+		if r.Label != "" && r.Value == "" {
+			values = names(queue.Stages, func(s queue.Stage) string { return string(s) })
+		}
+		at := slices.IndexFunc(out, func(o SeriesRow) bool { return o.Name == r.Metric })
+		switch {
+		case r.Label == "":
+			out = append(out, counter(r.Metric, sentence(r.Help)))
+		case at < 0:
+			out = append(out, counterBy(r.Metric, r.Label, sentence(r.Help), values...))
+		default:
+			out[at].Values = append(out[at].Values, one(values...)...)
+		}
+	}
+	return out
+}
+
+// sentence begins with a capital letter and ends with a stop.
+func sentence(s string) string {
+	if s == "" {
+		return s
+	}
+	if c := s[0]; c >= 'a' && c <= 'z' {
+		s = string(c-'a'+'A') + s[1:]
+	}
+	if s[len(s)-1] != '.' {
+		s += "."
+	}
+	return s
+}

@@ -1,0 +1,140 @@
+package control
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// wantConditions are those of the operator's page that this node raises, with the
+// severities that the page gives some of.
+var wantConditions = map[string]string{
+	"foreign-fleet-visible": "", "enrollment-window-open": "", "enrollment-requests-waiting": "", "own-key-revoked": "", "single-voter-fleet": "notice",
+	"discovery-no-interface": "", "admin-endpoint-off": "", "wire-version-seen": "", "identity-cloned": "", "identity-clash": "", "provisioning-paused": "",
+	"provisioning-helper-missing": "", "provisioning-failing": "", "clock-skewed": "", "pin-disagrees": "", "consensus-leader-silent": "",
+	"fleet-format-newer": "", "mixed-node-versions": "",
+}
+
+func TestConditionTable(t *testing.T) {
+	if len(Conditions) != len(wantConditions) {
+		t.Errorf("%d rows, want %d", len(Conditions), len(wantConditions))
+	}
+	seen := map[string]bool{}
+	for _, c := range Conditions {
+		severity, ok := wantConditions[c.ID]
+		if !ok || seen[c.ID] || severity != "" && c.Severity.String() != severity {
+			t.Errorf("row %s %s", c.ID, c.Severity)
+		}
+		seen[c.ID] = true
+		if c.About == "" || remedyName(c.Remedy) != "remedy" {
+			t.Errorf("%s has no text, or no remedy to paste: %q", c.ID, c.Remedy)
+		}
+		if r := Remedy(c, "web1", "10.1.0.2:6680"); Sentence(r) != r || strings.ContainsAny(r, "{}") {
+			t.Errorf("%s: the remedy is not pasteable as it stands: %s", c.ID, r)
+		}
+	}
+}
+
+func TestRemedy(t *testing.T) {
+	row := ConditionRow{Remedy: "pace-node --cluster-admit={id}={endpoint}"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "pace-node --cluster-admit=ID=ENDPOINT"},
+		{[]string{"web1"}, "pace-node --cluster-admit=web1=ENDPOINT"},
+		{[]string{"web1", "10.1.0.2:6680@" + testKey}, "pace-node --cluster-admit=web1=10.1.0.2:6680@" + testKey},
+		{[]string{"$(touch pwned)", "h:1"}, `pace-node --cluster-admit=ID=h:1 # ID is \x24\x28touch\x20pwned\x29, which cannot be pasted`},
+		{[]string{"--help", "h:1"}, `pace-node --cluster-admit=ID=h:1 # ID is --help, which cannot be pasted`},
+		{[]string{"{endpoint}", "h:1"}, `pace-node --cluster-admit=ID=h:1 # ID is \x7bendpoint\x7d, which cannot be pasted`},
+	} {
+		if got := Remedy(row, c.args...); got != c.want {
+			t.Errorf("%q → %s, want %s", c.args, got, c.want)
+		}
+	}
+}
+
+// TestBoardLogsOnce: one line when a condition is raised, one when it is cleared,
+// and a changed detail once a minute.
+func TestBoardLogsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := NewBoard(slog.New(slog.NewTextHandler(&log, nil)))
+		lines := func() int { return strings.Count(log.String(), "\n") }
+		b.Clear("single-voter-fleet")
+		for range 5 {
+			b.Raise("single-voter-fleet", "2 members", idA, "10.1.0.2:6680")
+		}
+		if lines() != 1 || !strings.Contains(log.String(), "condition raised") || !strings.Contains(log.String(), "cluster-admit="+idA+"=10.1.0.2:6680") {
+			t.Fatalf("raised:\n%s", log.String())
+		}
+		b.Raise("single-voter-fleet", "3 members", idA, "10.1.0.2:6680")
+		if lines() != 1 {
+			t.Fatalf("a change within the minute:\n%s", log.String())
+		}
+		time.Sleep(changeLogEvery)
+		b.Raise("single-voter-fleet", "4 members", idA, "10.1.0.2:6680")
+		if lines() != 2 || !strings.Contains(log.String(), "condition changed") {
+			t.Fatalf("a change:\n%s", log.String())
+		}
+		if l := b.List(); len(l) != 1 || l[0].Detail != "4 members" || l[0].SinceMS != changeLogEvery.Milliseconds() {
+			t.Errorf("%+v", l)
+		}
+		b.Clear("single-voter-fleet")
+		b.Clear("single-voter-fleet")
+		if lines() != 3 || !strings.Contains(log.String(), "condition cleared") || len(b.List()) != 0 || b.Raised("single-voter-fleet") {
+			t.Fatalf("cleared:\n%s", log.String())
+		}
+		b.Raise("single-voter-fleet", "again")
+		if lines() != 4 {
+			t.Fatalf("raised again:\n%s", log.String())
+		}
+		b.Raise("no-such-condition", "x")
+		if lines() != 5 || len(b.List()) != 1 {
+			t.Errorf("a condition without a row:\n%s", log.String())
+		}
+		b.Set(false, "single-voter-fleet", "")
+		b.Set(true, "own-key-revoked", "$(touch pwned)\n")
+		if strings.Contains(log.String(), "$(") || len(b.List()) != 1 {
+			t.Errorf("hostile detail:\n%s", log.String())
+		}
+	})
+}
+
+func TestBoardOrder(t *testing.T) {
+	b := NewBoard(nil)
+	for _, id := range []string{"mixed-node-versions", "foreign-fleet-visible", "identity-cloned", "single-voter-fleet", "own-key-revoked"} {
+		b.Raise(id, "")
+	}
+	var got []string
+	for _, c := range b.List() {
+		got = append(got, c.Severity+" "+c.ID)
+	}
+	want := "alert own-key-revoked,alert identity-cloned,warning foreign-fleet-visible,notice single-voter-fleet,notice mixed-node-versions"
+	if strings.Join(got, ",") != want {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestBoardFromManyGoroutines(t *testing.T) {
+	b := NewBoard(nil)
+	m := NewMetrics(b, nil)
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for i := range 200 {
+				b.Set(i%2 == 0, Conditions[i%len(Conditions)].ID, "x")
+				b.List()
+				m.Add("pace_requests_total", 1, "Hello")
+			}
+		})
+	}
+	wait.Wait()
+	if m.own[seriesKey("pace_requests_total", []string{"Hello"})] != 1600 {
+		t.Error("lost counts")
+	}
+}
