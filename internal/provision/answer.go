@@ -10,13 +10,8 @@ import (
 	"time"
 
 	"pace-node/internal/queue"
+	"pace-node/internal/wire"
 )
-
-// File is one file of pace.files.
-type File struct {
-	Text string `json:"text"`
-	Mode string `json:"mode,omitempty"` // four octal digits, as in "0644"; "": the target's default
-}
 
 // Answer is a helper's answer. Everything is optional, but one that neither defers nor shuts down needs a configuration.
 type Answer struct {
@@ -30,7 +25,7 @@ type Answer struct {
 	ServerClaims         json.RawMessage // an object, passed on as it is
 	Upgrade              string          // a version
 	RetryAfter           time.Duration   // 0: the backoff
-	Files                map[string]File
+	Files                map[string]wire.WorkFile
 }
 
 // answerKey reads one key of the answer into its place; it returns what the key must be, or "".
@@ -152,12 +147,12 @@ func readFiles(raw json.RawMessage, a *Answer) error {
 	if err := json.Unmarshal(raw, &loose); err != nil {
 		return err
 	}
-	files := make(map[string]File, len(loose))
+	files := make(map[string]wire.WorkFile, len(loose))
 	for name, f := range loose {
 		if f == nil || f.Text == nil {
 			return errOther
 		}
-		file := File{Text: *f.Text}
+		file := wire.WorkFile{Text: *f.Text}
 		if f.Mode != nil {
 			if !octal(*f.Mode) {
 				return errOther
@@ -230,37 +225,9 @@ func ParseAnswer(stdout []byte) (*Answer, *Failure) {
 	return a, nil
 }
 
-// ConfigureBody is the body of the step configure: the helper's keys as it gave them, without what the leader has already
-// acted on, and the fleet that the configuration belongs to.
-type ConfigureBody struct {
-	Configuration  map[string]string `json:"configuration"`
-	Certificate    string            `json:"certificate,omitempty"`
-	CA             string            `json:"ca,omitempty"`
-	Key            string            `json:"key,omitempty"`
-	ActionPolicies map[string]string `json:"action_policies,omitempty"`
-	OPAPolicies    map[string]string `json:"opa_policies,omitempty"`
-	ServerClaims   json.RawMessage   `json:"server_claims,omitempty"`
-	Files          map[string]File   `json:"files,omitempty"`
-	Cluster        string            `json:"cluster"`
-}
-
-// ConfigureAnswer is the body of the answer to configure.
-type ConfigureAnswer struct {
-	Digest string `json:"digest"` // hex, of the new configuration; its Announce carries the same
-}
-
-// RestartBody is the body of the step restart.
-type RestartBody struct {
-	Digest string `json:"digest"` // of the configuration that it must come up with
-}
-
-// ShutdownBody is the body of the step shutdown.
-type ShutdownBody struct {
-	Msg string `json:"msg,omitempty"`
-}
-
-func (a *Answer) body(cluster string) ConfigureBody {
-	return ConfigureBody{Configuration: a.Configuration, Certificate: a.Certificate, CA: a.CA, Key: a.Key,
+// body is what the machine gets: the helper's keys as it gave them, without what the leader has already acted on.
+func (a *Answer) body(cluster string) wire.ConfigureBody {
+	return wire.ConfigureBody{Configuration: a.Configuration, Certificate: a.Certificate, CA: a.CA, Key: a.Key, SSLDir: a.SSLDir,
 		ActionPolicies: a.ActionPolicies, OPAPolicies: a.OPAPolicies, ServerClaims: a.ServerClaims, Files: a.Files, Cluster: cluster}
 }
 

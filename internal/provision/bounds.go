@@ -13,9 +13,9 @@ const (
 	// DefaultHelperTimeout is how long a helper may take.
 	DefaultHelperTimeout = 10 * time.Second
 	// DefaultComponent is what a machine says it is while it wants provisioning.
-	DefaultComponent = "provision_mode_server"
+	DefaultComponent = wire.ComponentProvision
 	// ComponentServer is what a machine says it is once it runs its configuration.
-	ComponentServer = "server"
+	ComponentServer = wire.ComponentServer
 
 	// RoundQuiet ends a discovery round: so long after the last answer.
 	RoundQuiet = 300 * time.Millisecond
@@ -66,10 +66,10 @@ type StepRow struct {
 
 // Steps is the table of steps.
 var Steps = []StepRow{
-	{queue.StageInventory, "inventory", 10 * time.Second, 2, false},
-	{queue.StageShutdown, "shutdown", 10 * time.Second, 1, true},
-	{queue.StageConfigure, "configure", 30 * time.Second, 1, true},
-	{queue.StageRestart, "restart", 30 * time.Second, 1, true},
+	{queue.StageInventory, wire.StepInventory, 10 * time.Second, 2, false},
+	{queue.StageShutdown, wire.StepShutdown, 10 * time.Second, 1, true},
+	{queue.StageConfigure, wire.StepConfigure, 30 * time.Second, 1, true},
+	{queue.StageRestart, wire.StepRestart, 30 * time.Second, 1, true},
 }
 
 func step(stage queue.Stage) StepRow {

@@ -44,7 +44,7 @@ func (p *Provisioner) cycle(r *run) (queue.Result, string) {
 		}
 		return queue.Result{Outcome: queue.OutcomeDeferred, Stage: queue.StageHelper, RetryAfter: answer.RetryAfter, Error: msg}, ""
 	case answer.Shutdown:
-		if _, f := p.ask1(r, queue.StageShutdown, ShutdownBody{Msg: answer.Msg}); f != nil {
+		if _, f := p.ask1(r, queue.StageShutdown, wire.ShutdownBody{Msg: answer.Msg}); f != nil {
 			return failed(queue.StageShutdown, f), ""
 		}
 		return queue.Result{Outcome: queue.OutcomeShutdown, Stage: queue.StageShutdown}, ""
@@ -56,7 +56,7 @@ func (p *Provisioner) cycle(r *run) (queue.Result, string) {
 	if f != nil {
 		return failed(queue.StageConfigure, f), ""
 	}
-	var configured ConfigureAnswer
+	var configured wire.ConfigureAnswer
 	if err := json.Unmarshal(raw, &configured); err != nil || configured.Digest == "" {
 		return failed(queue.StageConfigure, &stepFailure{text: "it configured itself and did not say the digest of its new configuration"}), ""
 	}
@@ -64,7 +64,7 @@ func (p *Provisioner) cycle(r *run) (queue.Result, string) {
 		return skipped, ""
 	}
 	r.restarts.Store(true)
-	if _, f := p.ask1(r, queue.StageRestart, RestartBody(configured)); f != nil {
+	if _, f := p.ask1(r, queue.StageRestart, wire.RestartBody(configured)); f != nil {
 		return failed(queue.StageRestart, f), ""
 	}
 	return queue.Result{Outcome: queue.OutcomeSuccess, Stage: queue.StageRestart}, configured.Digest
@@ -98,7 +98,7 @@ func (p *Provisioner) inventory(r *run) (json.RawMessage, *stepFailure) {
 // helper asks the helper, or the default that stands in for it.
 func (p *Provisioner) helper(r *run, inventory json.RawMessage) (*Answer, *Failure) {
 	a, _, _, f := p.runHelper(r, inventory)
-	if f != nil && f.Reason != ReasonCancelled {
+	if f != nil {
 		p.m.helperErrors.add(string(f.Reason))
 	}
 	return a, f

@@ -145,8 +145,9 @@ func TestANewSessionMakesDue(t *testing.T) {
 		f := newFleet(t, Config{Workers: 2, Default: trivial})
 		defer f.close()
 		f.add("a")
-		f.p.Lead(true)
 		f.with("a", func(m *machine) { m.silent = true })
+		f.p.Lead(true)
+		synctest.Wait()
 		f.send(f.event("a"))
 		time.Sleep(3 * time.Second)
 		if e := f.state("a"); e.State != queue.StateBackingOff || !strings.Contains(e.LastError, "did not answer within 2s") {

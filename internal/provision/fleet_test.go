@@ -45,7 +45,7 @@ type machine struct {
 	asked     map[string]int
 	log       []string
 	shutdown  bool
-	body      ConfigureBody
+	body      wire.ConfigureBody
 	working   int
 	standing  Standing
 }
@@ -351,7 +351,7 @@ func (f *fakeFleet) step(m *machine, req wire.WorkRequest) (wire.WorkAnswer, err
 		}
 		sum := sha256.Sum256(req.Body)
 		m.digest = hex.EncodeToString(sum[:])
-		b, _ := json.Marshal(ConfigureAnswer{m.digest})
+		b, _ := json.Marshal(wire.ConfigureAnswer{Digest: m.digest})
 		return wire.WorkAnswer{OK: true, Body: b}, nil
 	case "restart":
 		m.component = ComponentServer

@@ -217,11 +217,14 @@ func (c *collector) take(b []byte) {
 	c.buf.Write(b)
 }
 
+// maxDrain is more than any pipe holds, and an end for whoever still writes into it.
+const maxDrain = 2 << 20
+
 // finish stops reading, but keeps what the helper had written before it ended.
 func (c *collector) finish() {
 	interrupt(c.r)
 	<-c.done
-	drain(c.r, c.limit, c.take)
+	drain(c.r, maxDrain, c.take)
 }
 
 func (c *collector) bytes() []byte { return c.buf.Bytes() }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"pace-node/internal/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -160,7 +162,7 @@ func TestParseAnswer(t *testing.T) {
 	}
 	a, _ := ParseAnswer([]byte(`{"configuration":{"a":"b"},"certificate":"C","ca":"A","key":"K","server_claims":{"x":[1]},"upgrade":"2.0",
 		"action_policies":{"p":"1"},"opa_policies":{"o":"2"},"pace":{"retry_after":"15m","files":{"x/y":{"text":"t","mode":"0600"}}}}`))
-	if a.RetryAfter != 15*time.Minute || a.Files["x/y"] != (File{"t", "0600"}) || string(a.ServerClaims) != `{"x":[1]}` || a.Upgrade != "2.0" {
+	if a.RetryAfter != 15*time.Minute || a.Files["x/y"] != (wire.WorkFile{Text: "t", Mode: "0600"}) || string(a.ServerClaims) != `{"x":[1]}` || a.Upgrade != "2.0" {
 		t.Fatalf("%+v", a)
 	}
 	body, err := encode(a.body("c1"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pace-node/internal/queue"
+	"pace-node/internal/wire"
 )
 
 // Kind is a metric's kind.
@@ -38,7 +39,7 @@ type Bucket struct {
 // rpcQuery labels the request that asks whether a machine wants anything; the others are named after their step.
 const rpcQuery = "query"
 
-var rpcs = []string{rpcQuery, "inventory", "shutdown", "configure", "restart"}
+var rpcs = []string{rpcQuery, wire.StepInventory, wire.StepShutdown, wire.StepConfigure, wire.StepRestart}
 
 // secondsBounds covers a request on a LAN to a helper at its deadline and a machine that waited two intervals.
 var secondsBounds = []float64{0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300}
@@ -104,9 +105,7 @@ func newMetrics() *metrics {
 	}
 	var reasons, refusals []string
 	for _, r := range Reasons {
-		if r.Reason != ReasonCancelled {
-			reasons = append(reasons, string(r.Reason))
-		}
+		reasons = append(reasons, string(r.Reason))
 	}
 	for _, r := range EventChecks {
 		refusals = append(refusals, string(r.Refusal))

@@ -95,6 +95,7 @@ type Provisioner struct {
 	nextRound   time.Time
 	failing     bool
 	nothing     string // why there is nothing to provision with; "" if there is
+	unsure      bool   // a new leader has not looked yet
 	clashes     map[string]bool
 }
 
@@ -186,6 +187,9 @@ func (p *Provisioner) gained(now time.Time) {
 			p.deps.Queue.Load(now, known(id, rec, now))
 		}
 	}
+	// Nothing begins before the first look at what there is to provision with, or machines would fail for want of it.
+	p.unsure, p.nothing = true, ""
+	p.deps.Queue.Pause(queue.PauseNothingToProvisionWith)
 	p.deps.Queue.Resume(queue.PauseNoLeadership)
 	p.log.Info("leadership gained: provisioning begins")
 	p.nextRound = now // one round at once
@@ -204,12 +208,19 @@ func (p *Provisioner) lost() {
 	clear(p.awaiting)
 	clear(p.events)
 	clear(p.always)
-	for id := range p.clashes {
-		delete(p.clashes, id)
+	if len(p.clashes) > 0 {
+		clear(p.clashes)
+		p.clearCondition("identity-clash")
 	}
-	p.failing = false
-	p.clearCondition("provisioning-failing")
-	p.clearCondition("identity-clash")
+	if p.failing {
+		p.failing = false
+		p.clearCondition("provisioning-failing")
+	}
+	if p.nothing != "" {
+		p.nothing = ""
+		p.clearCondition("provisioning-paused")
+		p.clearCondition("provisioning-helper-missing")
+	}
 	p.log.Info("leadership lost: provisioning ends here")
 }
 
@@ -262,9 +273,7 @@ func (p *Provisioner) after(now time.Time) {
 		}
 		if now.Sub(p.nextRound) >= 0 {
 			p.nextRound = now.Add(p.cfg.Interval)
-			p.checkMeans(now)
-			p.round(now)
-			_, _ = p.deps.Queue.Tick(now)
+			p.begin()
 			p.checkFailing()
 		}
 	}
@@ -291,10 +300,31 @@ func (p *Provisioner) rearm(now time.Time) {
 	}
 }
 
+// begin starts a timed round, after a look at what there is to provision with. That look reads a disk, so it is not the
+// loop's.
+func (p *Provisioner) begin() {
+	lead := p.leadCtx
+	cfg := p.cfg
+	p.wg.Go(func() {
+		err := cfg.usable()
+		p.post(func(now time.Time) {
+			if lead.Err() != nil {
+				return
+			}
+			p.checkMeans(err)
+			p.round(now)
+			p.after(now)
+		})
+	})
+}
+
 // checkMeans pauses the queue of a leader that has nothing to provision with, and resumes it by itself.
-func (p *Provisioner) checkMeans(now time.Time) {
-	err := p.cfg.usable()
+func (p *Provisioner) checkMeans(err error) {
+	unsure := p.unsure
+	p.unsure = false
 	switch {
+	case err == nil && unsure:
+		p.deps.Queue.Resume(queue.PauseNothingToProvisionWith)
 	case err == nil && p.nothing != "":
 		p.nothing = ""
 		p.deps.Queue.Resume(queue.PauseNothingToProvisionWith)
@@ -395,7 +425,7 @@ func (p *Provisioner) Announce(id string, a wire.Announce) {
 }
 
 // WhyAlways is the reason of a machine that asks at every boot, by --provision-mode=always.
-const WhyAlways = "always"
+const WhyAlways = wire.WantsAlways
 
 // confirm commits the confirmation of a held machine whose announcement says what is awaited.
 func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
