@@ -16,7 +16,10 @@ import (
 
 	"pace-node/internal/config"
 	"pace-node/internal/control"
+	"pace-node/internal/host"
 	"pace-node/internal/machine"
+	"pace-node/internal/node"
+	"pace-node/internal/statedir"
 	"pace-node/internal/version"
 )
 
@@ -38,6 +41,8 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	case "version":
 		_, err = fmt.Fprintf(stdout, "pace-node %s %s\n", version.Version, version.Platform())
 	case "check-arguments":
+	case "":
+		return serve(h, cfg, stderr)
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -47,6 +52,21 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		return config.ExitFailed
 	}
 	return config.ExitOK
+}
+
+// serve runs the node until the service manager or a signal ends it.
+func serve(h host.Host, cfg config.Config, stderr io.Writer) int {
+	m := machine.New(h, cfg)
+	state, err := m.State()
+	if err != nil {
+		fmt.Fprintf(stderr, "pace-node: %v\n", err)
+		return config.ExitFailed
+	}
+	socket := h.AdminSocket(m.Config.StateDir)
+	if socket == "" {
+		socket = statedir.SocketPath(m.Config.StateDir)
+	}
+	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: socket, Stderr: stderr, Point: crashPoint()})
 }
 
 // refused says why nothing was begun.

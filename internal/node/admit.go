@@ -1,0 +1,471 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/wire"
+)
+
+// waiter is one open Enroll stream of a row.
+type waiter struct {
+	row   enroll.RowID
+	nonce [32]byte
+	push  func(wire.EnrollAnswer) error
+
+	once sync.Once
+	done chan struct{}
+	err  error
+}
+
+// end closes the stream; err, if any, is its last word.
+func (w *waiter) end(err error) {
+	w.once.Do(func() { w.err = err; close(w.done) })
+}
+
+// facts are what the waiting list is told at this moment.
+func (n *Node) facts(now time.Time) enroll.Facts {
+	v, own := n.view.Load(), n.form.Own()
+	f := enroll.Facts{
+		Leads: n.body.leads() && (own.Mode == formation.Solitary || own.Mode == formation.Voter), LeaderEndpoint: n.leader().endpoint,
+		FormatInUse: v.FormatInUse(), Revoked: v.Revoked, Holds: v.Holds,
+		PreApproved: func(id string, key identity.PublicKey) bool { _, ok := v.PreApproved(id, key); return ok },
+		MemberID:    func(id string) bool { _, ok := v.Member(id); return ok },
+		MemberNamed: func(name string) (string, time.Time, bool) {
+			for m := range v.Named(name) {
+				return m.ID, n.lastHeard[m.ID], true
+			}
+			return "", time.Time{}, false
+		},
+	}
+	switch own.Mode {
+	case formation.Pending:
+		f.Elsewhere = true
+		if own.Target != nil {
+			f.PendingAt = own.Target.Endpoint
+		}
+	case formation.Learner:
+		f.Elsewhere, f.PendingAt = true, n.leader().endpoint
+	}
+	return f
+}
+
+// Enroll implements control.Backend: the leader's side of an ask.
+func (n *Node) Enroll(ctx context.Context, p control.Peer, r wire.EnrollRequest, push func(wire.EnrollAnswer) error) (wire.EnrollAnswer, func() error, error) {
+	req := enroll.Request{EnrollRequest: r, Source: p.Addr.Addr(), SessionKey: p.Key}
+	if s, ok := p.Session.(*netio.Session); ok {
+		if h, _, said := s.Hello(); said {
+			req.Name, req.Platform, req.Version, req.Format = h.Name, h.Platform, h.Version, h.Format
+		}
+	}
+	var j enroll.Judgement
+	var b *body
+	w := &waiter{nonce: r.Nonce, push: push, done: make(chan struct{})}
+	err := n.ask(ctx, func(now time.Time) {
+		b = n.body
+		if b == nil {
+			j.Err = n.notLeader("this machine is changing fleets")
+			return
+		}
+		j = n.list.Judge(now, req, n.facts(now), n.cfg.Entropy)
+		if j.Row != (enroll.RowID{}) {
+			n.formats[j.Row] = req.Format
+		}
+		if j.Waits {
+			w.row = j.Row
+			n.waiters[j.Row] = append(n.waiters[j.Row], w)
+			n.list.Opened(now, j.Row)
+		}
+		n.listChanged(now)
+	})
+	if err != nil {
+		return wire.EnrollAnswer{}, nil, err
+	}
+	switch {
+	case j.Err != nil:
+		return wire.EnrollAnswer{}, nil, j.Err
+	case j.Admit:
+		if err := n.admit(ctx, b, j.Row, r, req, j.Auto); err != nil {
+			n.post(func(now time.Time) { n.list.Failed(now, j.Row); n.listChanged(now) })
+			n.log.Warn("admission not committed", "id", control.Word(r.ID), "error", err.Error())
+			ans := n.answer(b, wire.OutcomePending, r.ID, r.Key, r.Nonce, j.Challenge, j.HasChallenge, nil)
+			return ans, n.keepOpen(ctx, w, j.Waits), nil
+		}
+		n.unwait(w, j.Waits)
+		return n.approval(b, r.ID, r.Key, r.Nonce), nil, nil
+	case j.Outcome == wire.OutcomeApproved:
+		return n.approval(b, r.ID, r.Key, r.Nonce), nil, nil
+	case j.Outcome == wire.OutcomePending:
+		ans := n.answer(b, wire.OutcomePending, r.ID, r.Key, r.Nonce, j.Challenge, j.HasChallenge, nil)
+		return ans, n.keepOpen(ctx, w, j.Waits), nil
+	}
+	return n.answer(b, j.Outcome, r.ID, r.Key, r.Nonce, [32]byte{}, false, nil), nil, nil
+}
+
+// keepOpen is how a stream waits for its row's decision.
+func (n *Node) keepOpen(ctx context.Context, w *waiter, waits bool) func() error {
+	if !waits {
+		return nil
+	}
+	return func() error {
+		defer n.unwait(w, true)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.done:
+			return w.err
+		}
+	}
+}
+
+func (n *Node) unwait(w *waiter, waits bool) {
+	if !waits {
+		return
+	}
+	n.post(func(now time.Time) {
+		all := n.waiters[w.row]
+		for i, x := range all {
+			if x == w {
+				all = append(all[:i:i], all[i+1:]...)
+				n.list.Closed(now, w.row)
+				break
+			}
+		}
+		if len(all) == 0 {
+			delete(n.waiters, w.row)
+		} else {
+			n.waiters[w.row] = all
+		}
+	})
+}
+
+// admit commits a machine's admission; only then is it told.
+func (n *Node) admit(ctx context.Context, b *body, row enroll.RowID, r wire.EnrollRequest, req enroll.Request, auto bool) error {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	c := fleet.AdmitLearner(row.ID, row.Key, req.Name, req.Platform, req.Version, wire.Endpoints{FC: r.Endpoint}, req.Format, n.key.Public().String(), time.Now().Unix(), auto)
+	if _, err := b.propose(ctx, c); err != nil {
+		return err
+	}
+	n.log.Info("machine admitted", "id", row.ID, "name", control.Word(req.Name), "key", row.Key.String(), "from", req.Source.String(), "by-window", auto)
+	return nil
+}
+
+// answer signs one outcome. It is called off the loop: a signature takes tens of microseconds.
+func (n *Node) answer(b *body, outcome wire.Outcome, id string, key, nonce, challenge [32]byte, hasChallenge bool, roster []byte) wire.EnrollAnswer {
+	a := wire.EnrollAnswer{Outcome: outcome, Roster: roster, Challenge: challenge, HasChallenge: hasChallenge, Signer: n.key.Public()}
+	a.Signature = n.key.Sign(a.Message(nonce, id, key, b.cluster))
+	return a
+}
+
+func (n *Node) approval(b *body, id string, key, nonce [32]byte) wire.EnrollAnswer {
+	roster, err := json.Marshal(b.view().Roster(id))
+	if err != nil {
+		n.log.Error("roster not encoded", "error", err.Error())
+	}
+	return n.answer(b, wire.OutcomeApproved, id, key, nonce, [32]byte{}, false, roster)
+}
+
+// candidate is a row with what its last request said it can read, so that an approval can be committed without its stream.
+type candidate struct {
+	enroll.Row
+	format int
+}
+
+func (c candidate) request() (wire.EnrollRequest, enroll.Request) {
+	r := wire.EnrollRequest{ID: c.ID, Key: c.Key, Endpoint: c.Endpoint}
+	return r, enroll.Request{EnrollRequest: r, Name: c.Name, Platform: c.Platform, Version: c.Version, Source: c.Source, Format: c.format}
+}
+
+// admitRows commits the admissions of rows that were approved in the list, and tells their streams.
+func (n *Node) admitRows(ctx context.Context, b *body, rows []candidate, auto bool) (done int, err error) {
+	for _, row := range rows {
+		r, req := row.request()
+		if aerr := n.admit(ctx, b, row.RowID(), r, req, auto); aerr != nil {
+			err = errors.Join(err, aerr)
+			n.post(func(now time.Time) { n.list.Failed(now, row.RowID()); n.listChanged(now) })
+			continue
+		}
+		done++
+		n.tell(row.RowID(), func(w *waiter) wire.EnrollAnswer { return n.approval(b, row.ID, row.Key, w.nonce) }, true)
+	}
+	return done, err
+}
+
+// tell pushes an answer to every open stream of a row, off the loop.
+func (n *Node) tell(row enroll.RowID, make func(*waiter) wire.EnrollAnswer, last bool) {
+	n.post(func(time.Time) {
+		for _, w := range n.waiters[row] {
+			n.effect(func(context.Context) {
+				if err := w.push(make(w)); err != nil {
+					w.end(nil)
+				} else if last {
+					w.end(nil)
+				}
+			})
+		}
+	})
+}
+
+// stopAdmitting ends the window and sends everybody who waits to the fleet that this node asks itself.
+func (n *Node) stopAdmitting(now time.Time) {
+	n.list.Drop()
+	e := n.notLeader("this machine does not lead a fleet that admits machines")
+	if own := n.form.Own(); own.Target != nil {
+		e.Text = own.Target.Endpoint
+	}
+	for _, all := range n.waiters {
+		for _, w := range all {
+			w.end(e)
+		}
+	}
+	n.listChanged(now)
+}
+
+// repeatAnswers does what the waiting list's clock asks for.
+func (n *Node) tickList(now time.Time) {
+	expired, repeat := n.list.Tick(now)
+	for _, row := range expired {
+		for _, w := range n.waiters[row] {
+			w.end(nil)
+		}
+	}
+	b := n.body
+	for _, row := range repeat {
+		challenge, ok := n.list.Challenge(row)
+		if b == nil {
+			continue
+		}
+		for _, w := range n.waiters[row] {
+			n.effect(func(context.Context) {
+				if w.push(n.answer(b, wire.OutcomePending, row.ID, row.Key, w.nonce, challenge, ok, nil)) != nil {
+					w.end(nil)
+				}
+			})
+		}
+	}
+	if len(expired) > 0 {
+		n.listChanged(now)
+	}
+}
+
+// listChanged shows the list's state: its conditions, and which keys are bounded by it.
+func (n *Node) listChanged(now time.Time) {
+	rows := n.list.Rows(now)
+	keys := make(map[identity.PublicKey]bool, len(rows))
+	formats := make(map[enroll.RowID]int, len(rows))
+	waiting := 0
+	for _, r := range rows {
+		formats[r.RowID()] = n.formats[r.RowID()]
+		if r.Decision == enroll.Waiting {
+			waiting++
+			keys[r.Key] = true
+		}
+	}
+	n.formats = formats
+	n.rowKeys.Store(&keys)
+	n.board.Set(waiting > 0, "enrollment-requests-waiting", plural(waiting, "machine waits", "machines wait")+" to be admitted")
+	left, _, open := n.list.Window(now)
+	n.board.Set(open, "enrollment-window-open", fmt.Sprintf("machines that ask are admitted unseen for %d min more", enroll.MinutesLeft(left)))
+}
+
+// EnrollControl implements control.Backend.
+func (n *Node) EnrollControl(ctx context.Context, p control.Peer, c wire.EnrollControl) ([]byte, error) {
+	var out any
+	var err error
+	if c.Op == wire.ControlList {
+		out, err = n.enrollList(ctx)
+	} else {
+		out, err = n.enrollChange(ctx, p, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return encode(out)
+}
+
+func (n *Node) enrollList(ctx context.Context) (control.EnrollList, error) {
+	out := control.EnrollList{V: control.DocumentVersion, Rows: []control.EnrollRow{}}
+	err := n.ask(ctx, func(now time.Time) {
+		out.Cluster = n.form.Own().Cluster
+		if left, armed, ok := n.list.Window(now); ok {
+			out.Window = control.Window{Armed: true, LeftMS: left.Milliseconds(), ArmedAt: armed.Unix()}
+		}
+		for _, r := range n.list.Rows(now) {
+			row := control.EnrollRow{Decision: decisions[r.Decision], ID: r.ID, Key: r.Key.String(), Name: r.Name, Platform: r.Platform, Version: r.Version,
+				Endpoint: r.Endpoint, Source: r.Source.String(), AgeMS: r.Age.Milliseconds(), HeardMS: r.Heard.Milliseconds(), Attempts: uint64(r.Attempts),
+				AddressDiffers: r.EndpointDiffers, KeyConflict: r.ConflictRow || r.ConflictMember}
+			if r.NameOf != "" {
+				row.NameOf = &control.NameClash{ID: r.NameOf}
+				if !r.NameHeard.IsZero() {
+					ms := now.Sub(r.NameHeard).Milliseconds()
+					row.NameOf.HeardMS = &ms
+				}
+			}
+			if r.Decision == enroll.ApprovedAuto && !r.ArmedAt.IsZero() {
+				row.ArmedAt = r.ArmedAt.Unix()
+			}
+			out.Rows = append(out.Rows, row)
+		}
+	})
+	return out, err
+}
+
+var decisions = map[enroll.Decision]string{
+	enroll.Waiting: control.DecisionWaiting, enroll.ApprovedManually: control.DecisionApproved,
+	enroll.ApprovedAuto: control.DecisionAuto, enroll.RejectedByHand: control.DecisionRejected,
+}
+
+func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollControl) (control.Done, error) {
+	done := control.Done{V: control.DocumentVersion}
+	own, err := n.own(ctx)
+	if err != nil {
+		return done, err
+	}
+	if own.Mode == formation.Pending {
+		return done, wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody", "do it on that fleet's leader: --scheduler="+own.Target.Endpoint)
+	}
+	if !n.isLeader() {
+		return done, n.notLeader("the waiting list is on the leader")
+	}
+	var refused error
+	var rows []candidate
+	var b *body
+	switch c.Op {
+	case wire.ControlApprove:
+		id, key, _ := wire.ControlMember(c.Argument)
+		err = n.ask(ctx, func(now time.Time) {
+			var row enroll.RowID
+			if row, refused = n.list.Approve(now, id, key); refused == nil {
+				rows, b = n.rowsOf(now, row), n.body
+			}
+		})
+		if err = errors.Join(err, refused); err != nil {
+			return done, refuse(err)
+		}
+		if _, err := n.admitRows(ctx, b, rows, false); err != nil {
+			return done, err
+		}
+		done.Said = fmt.Sprintf("%s is admitted", id)
+	case wire.ControlReject:
+		id, raw, hasKey, _ := wire.ControlTarget(c.Argument)
+		var key *identity.PublicKey
+		if hasKey {
+			k := identity.PublicKey(raw)
+			key = &k
+		}
+		var rejected []enroll.RowID
+		err = n.ask(ctx, func(now time.Time) {
+			b = n.body
+			rejected, refused = n.list.Reject(now, id, key)
+			n.listChanged(now)
+		})
+		if err = errors.Join(err, refused); err != nil {
+			return done, refuse(err)
+		}
+		for _, row := range rejected {
+			n.tell(row, func(w *waiter) wire.EnrollAnswer {
+				return n.answer(b, wire.OutcomeRejected, row.ID, row.Key, w.nonce, [32]byte{}, false, nil)
+			}, true)
+			n.audit(ctx, "reject", row.ID, row.Key.String(), n.actor(p))
+		}
+		done.Said = fmt.Sprintf("%s is rejected and does not ask again for an hour", id)
+	case wire.ControlClear:
+		cleared := 0
+		err = n.ask(ctx, func(now time.Time) {
+			for _, all := range n.waiters {
+				for _, w := range all {
+					w.end(nil)
+				}
+			}
+			cleared = n.list.Clear(now)
+			n.listChanged(now)
+		})
+		done.Said = plural(cleared, "waiting machine is", "waiting machines are") + " cleared from the list, and who still wants in asks again"
+	case wire.ControlWindow:
+		done.Said, err = n.arm(ctx, p, c)
+	case wire.ControlWindowOff:
+		err = n.ask(ctx, func(now time.Time) { n.list.Off(now); n.listChanged(now) })
+		n.audit(ctx, "window", "", "off", n.actor(p))
+		done.Said = "the auto-approve window is closed"
+	default:
+		return done, wire.NewError(wire.CodeUnknownVerb, "not an operation of the waiting list", "")
+	}
+	done.Revision = n.view.Load().Revision()
+	return done, err
+}
+
+// arm opens the auto-approve window. The fleet is established by it, durably, before anybody is admitted through it.
+func (n *Node) arm(ctx context.Context, p control.Peer, c wire.EnrollControl) (string, error) {
+	seconds, _ := wire.WindowSeconds(c.Argument)
+	d, err := enroll.WindowOf(seconds)
+	if err != nil {
+		return "", refuse(err)
+	}
+	if _, err := n.propose(ctx, fleet.MarkEstablished("window of "+d.String(), n.actor(p), time.Now().Unix())); err != nil {
+		return "", err
+	}
+	var rows []candidate
+	var b *body
+	var refused error
+	err = n.ask(ctx, func(now time.Time) {
+		var ids []enroll.RowID
+		if ids, refused = n.list.Arm(now, d); refused == nil {
+			rows, b = n.rowsOf(now, ids...), n.body
+		}
+		n.listChanged(now)
+	})
+	if err = errors.Join(err, refused); err != nil {
+		return "", refuse(err)
+	}
+	n.log.Warn("auto-approve window armed: every unmarked machine that asks is admitted", "for", d)
+	admitted, err := n.admitRows(ctx, b, rows, true)
+	return fmt.Sprintf("machines that ask are admitted unseen for %s, and %s already", d, plural(admitted, "one that waited is admitted", "that waited are admitted")), err
+}
+
+func (n *Node) rowsOf(now time.Time, ids ...enroll.RowID) []candidate {
+	var out []candidate
+	for _, r := range n.list.Rows(now) {
+		for _, id := range ids {
+			if r.RowID() == id {
+				out = append(out, candidate{r, n.formats[id]})
+			}
+		}
+	}
+	return out
+}
+
+// audit writes who did what into the fleet's state, as an effect of its own: the deed itself does not hang on it.
+func (n *Node) audit(_ context.Context, what, subject, detail, by string) {
+	n.effect(func(ctx context.Context) {
+		if _, err := n.propose(ctx, fleet.Audit(what, subject, detail, by, time.Now().Unix())); err != nil {
+			n.log.Warn("audit entry not written", "what", what, "error", err.Error())
+		}
+	})
+}
+
+// refuse makes a refusal of the list one by rule.
+func refuse(err error) error {
+	var e *wire.Error
+	if err == nil || errors.As(err, &e) || errors.Is(err, errStopping) {
+		return err
+	}
+	return wire.NewError(wire.CodeRefusedByRule, err.Error(), "pacectl enroll list shows who waits, with their keys")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,249 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"pace-node/internal/consensus"
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/wire"
+)
+
+// proposeTimeout bounds a verb that needs a quorum: it ends with a sentence, never with a hang.
+const proposeTimeout = 30 * time.Second
+
+// leaderInfo is who leads the fleet as far as this machine knows.
+type leaderInfo struct {
+	id, endpoint string
+	key          identity.PublicKey
+}
+
+// leader is asked on any goroutine.
+func (n *Node) leader() leaderInfo {
+	if l := n.leads.Load(); l != nil {
+		return *l
+	}
+	return leaderInfo{}
+}
+
+// Access implements control.Backend.
+func (n *Node) Access(p control.Peer) (wire.Access, *wire.Error) {
+	v := n.view.Load()
+	if v == nil {
+		return wire.AccessAnybody, nil
+	}
+	if rev, revoked := v.Revoked(p.Key); revoked {
+		return wire.AccessAnybody, wire.NewError(wire.CodeRevoked, fmt.Sprint(rev), "this machine was forgotten: pace-node --reset-identity makes it a new one")
+	}
+	m, ok := v.ByKey(p.Key)
+	switch {
+	case !ok:
+		return wire.AccessAnybody, nil
+	case m.Role != fleet.RoleVoter:
+		return wire.AccessMember, nil
+	case n.leader().key == p.Key:
+		return wire.AccessLeader, nil
+	}
+	return wire.AccessAdministrator, nil
+}
+
+// Hello implements control.Backend.
+func (n *Node) Hello(_ context.Context, p control.Peer, h wire.Hello) (wire.Hello, error) {
+	if s, ok := p.Session.(*netio.Session); ok {
+		s.SetHello(h, time.Now())
+		n.post(func(now time.Time) { n.greeted(now, p, h) })
+	}
+	return n.ownHello(), nil
+}
+
+// FleetSummary implements control.Backend.
+func (n *Node) FleetSummary(_ context.Context, p control.Peer, nonce [32]byte) (wire.FleetSummaryAnswer, error) {
+	s := n.self.Load()
+	if s == nil {
+		return wire.FleetSummaryAnswer{}, wire.NewError(wire.CodeBusy, "this machine is starting", "try again in a second")
+	}
+	raw, ok := wire.FitSummary(s)
+	if !ok {
+		return wire.FleetSummaryAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine's summary does not fit", "")
+	}
+	key := n.key.Public()
+	sig := n.key.Sign(wire.FleetSummaryMessage(nonce, raw, key))
+	return wire.FleetSummaryAnswer{Summary: *s, Raw: raw, Key: key, Signature: sig}, nil
+}
+
+// Follow implements control.Backend.
+func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest, push func([]byte) error) error {
+	m, ok := n.view.Load().ByKey(p.Key)
+	if !ok {
+		return wire.NewError(wire.CodeNotMember, "", "")
+	}
+	var b *body
+	if err := n.ask(ctx, func(time.Time) { b = n.body }); err != nil {
+		return err
+	}
+	if b == nil || b.source == nil {
+		return n.notLeader("only voters are followed")
+	}
+	return b.source.Serve(ctx, m.ID, r, push)
+}
+
+// notLeader is error 5: its text is where the leader is, so that a client can follow it.
+func (n *Node) notLeader(hint string) *wire.Error {
+	return wire.NewError(wire.CodeNotLeader, n.leader().endpoint, hint)
+}
+
+// propose commits one command through this node, which must lead, and gives the refusal of the state as an error.
+func (n *Node) propose(ctx context.Context, c fleet.Command) (fleet.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	var b *body
+	if err := n.ask(ctx, func(time.Time) { b = n.body }); err != nil {
+		return fleet.Result{}, err
+	}
+	if !b.leads() {
+		return fleet.Result{}, n.notLeader("ask the leader")
+	}
+	return b.propose(ctx, c)
+}
+
+func (b *body) propose(ctx context.Context, c fleet.Command) (fleet.Result, error) {
+	res, err := b.cons.Apply(ctx, c)
+	switch {
+	case err == nil && res.Err == "":
+		return res, nil
+	case err == nil:
+		return res, wire.NewError(wire.CodeRefusedByRule, res.Err, res.Hint)
+	case isAny(err, consensus.ErrNotLeader, consensus.ErrClosed):
+		return res, b.n.notLeader("ask the leader")
+	case isAny(err, consensus.ErrTimeout):
+		v := b.cons.View()
+		return res, wire.NewError(wire.CodeBusy, fmt.Sprintf("no quorum of the fleet's %d voters answered within %s; it may still be done later", len(v.Voters()), proposeTimeout),
+			"bring the other voters back, then look at pacectl fleet status")
+	}
+	return res, err
+}
+
+// Announce implements control.Backend.
+func (n *Node) Announce(ctx context.Context, p control.Peer, a wire.Announce) error {
+	m, ok := n.view.Load().ByKey(p.Key)
+	if !ok {
+		return wire.NewError(wire.CodeNotMember, "", "")
+	}
+	n.post(func(now time.Time) { n.announced(now, m.ID, a) })
+	if !n.isLeader() {
+		return nil
+	}
+	if !announceChanges(m, a) {
+		return nil
+	}
+	_, err := n.propose(ctx, fleet.Announce(m.ID, a))
+	return err
+}
+
+// announceChanges says whether the roster would look otherwise: what is said again is not written again.
+func announceChanges(m fleet.Member, a wire.Announce) bool {
+	if !m.Arrived || m.Name != a.Name || m.Platform != a.Platform || m.Version != a.Version || m.Format != a.Format || m.Endpoints.FC != a.Endpoints.FC {
+		return true
+	}
+	if a.Endpoints.Raft != "" && m.Endpoints.Raft != a.Endpoints.Raft || len(m.Labels) != len(a.Labels) {
+		return true
+	}
+	for k, v := range a.Labels {
+		if m.Labels[k] != v {
+			return true
+		}
+	}
+	p := m.Provision
+	return p.Component != a.Component || p.BootID != a.BootID || p.ConfigDigest != a.ConfigDigest
+}
+
+// Cluster implements control.Backend.
+func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterRequest) (wire.ClusterAnswer, error) {
+	if !n.isLeader() {
+		return wire.ClusterAnswer{}, n.notLeader("ask the leader")
+	}
+	by, at := n.actor(p), time.Now().Unix()
+	v := n.view.Load()
+	mode := *n.mode.Load()
+	if mode == formation.Pending && r.Op != "forget" {
+		own, err := n.own(ctx)
+		if err != nil || own.Target == nil {
+			return wire.ClusterAnswer{}, err
+		}
+		return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody and is set nothing", "do it at "+own.Target.Endpoint)
+	}
+	switch r.Op {
+	case "set":
+		if err := fleet.CheckSetting(r.Name, r.Value); err != nil {
+			return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, err.Error(), "")
+		}
+		res, err := n.propose(ctx, fleet.Set(r.Name, r.Value, by, at))
+		return wire.ClusterAnswer{Revision: res.Revision, Text: fmt.Sprintf("%s is %s from now on", r.Name, r.Value)}, err
+	case "admit-learner":
+		if len(r.Lines) > 0 {
+			return n.preApproveAll(ctx, r.Lines, by, at)
+		}
+		return n.decide(ctx, v, fleet.VerbAdmitLearner, r, by, at)
+	case "admit":
+		return n.decide(ctx, v, fleet.VerbAdmit, r, by, at)
+	case "forget":
+		return n.decide(ctx, v, fleet.VerbForget, r, by, at)
+	}
+	return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("this version does not do %q to a fleet", r.Op), "pacectl help lists what it does")
+}
+
+// decide asks the table of membership rules, and commits what it says.
+func (n *Node) decide(ctx context.Context, v *fleet.View, verb fleet.MembershipVerb, r wire.ClusterRequest, by string, at int64) (wire.ClusterAnswer, error) {
+	var key *identity.PublicKey
+	if r.Key != "" {
+		k, err := identity.ParsePublicKey(r.Key)
+		if err != nil {
+			return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, err.Error(), "paste the key as --print-identity printed it")
+		}
+		key = &k
+	}
+	d := v.Decide(verb, r.ID, key, r.Endpoint, by, at)
+	if d.Refused() {
+		return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, d.Text, d.Hint)
+	}
+	if !d.Commit {
+		return wire.ClusterAnswer{Revision: v.Revision(), Text: d.Text}, nil
+	}
+	res, err := n.propose(ctx, d.Command)
+	return wire.ClusterAnswer{Revision: res.Revision, Text: d.Text}, err
+}
+
+func (n *Node) preApproveAll(ctx context.Context, lines []string, by string, at int64) (wire.ClusterAnswer, error) {
+	var out wire.ClusterAnswer
+	for i, line := range lines {
+		id, key, err := identity.ParseAdmit(line)
+		if err != nil {
+			return out, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("line %d: %v", i+1, err), "each line is <id>@<key>; the lines before it are recorded")
+		}
+		ans, err := n.decide(ctx, n.view.Load(), fleet.VerbAdmitLearner, wire.ClusterRequest{ID: id, Key: key.String()}, by, at)
+		if err != nil {
+			return out, err
+		}
+		out.Revision = ans.Revision
+	}
+	out.Text = fmt.Sprintf("%d machines are admitted as soon as they ask", len(lines))
+	return out, nil
+}
+
+// actor is who did it, for the audit: the key of another voter, or this machine's own for its administrators.
+func (n *Node) actor(p control.Peer) string {
+	if p.Local || p.Key.IsZero() {
+		return n.key.Public().String()
+	}
+	return p.Key.String()
+}
+
+func (n *Node) isLeader() bool { return n.leader().id == n.id }
+
+func encode(v any) (json.RawMessage, error) { return json.Marshal(v) }

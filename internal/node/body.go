@@ -1,0 +1,362 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"pace-node/internal/consensus"
+	"pace-node/internal/fleet"
+	"pace-node/internal/follow"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/statedir"
+	"pace-node/internal/version"
+	"pace-node/internal/wire"
+)
+
+// body is the serving half of one mode: a voter's share of the log, or a learner's copy of the state.
+type body struct {
+	n        *Node
+	mode     formation.Mode
+	cluster  string
+	raftPort uint16 // where voters reach this one; 0 on a learner
+
+	cons    *consensus.Consensus // solitary, pending, voter
+	layer   *netio.RaftLayer     // beside cons: the consensus port
+	source  *follow.Source       // beside cons: what learners follow
+	learner *follow.Learner      // learner
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+}
+
+// openBody opens the stores of the record's mode and starts them.
+func (n *Node) openBody(ctx context.Context, rec statedir.Record) (*body, error) {
+	mode, ok := formation.ParseMode(rec.Mode)
+	if !ok {
+		return nil, fmt.Errorf("the formation record has the mode %q, which this version does not know", rec.Mode)
+	}
+	b := &body{n: n, mode: mode, cluster: rec.Cluster}
+	b.ctx, b.cancel = context.WithCancel(n.ctx)
+	var err error
+	if mode == formation.Learner {
+		err = b.openLearner(rec)
+	} else {
+		err = b.openVoter(ctx, rec)
+	}
+	if err != nil {
+		b.cancel()
+		b.wait.Wait()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
+	n := b.n
+	listener, err := n.listen(n.cfg.Settings.ListenRaft, "--listen-raft")
+	if err != nil {
+		return err
+	}
+	b.raftPort = portOf(listener.Addr().String())
+	layer := netio.NewRaftLayer(netio.RaftConfig{
+		Key: n.key, NodeID: n.id, Cluster: rec.Cluster, Listen: listener, Dialer: n.cfg.Network.Dial, Logger: n.log,
+		Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
+	})
+	b.layer = layer
+	b.source = follow.NewSource(follow.SourceConfig{
+		Cluster: rec.Cluster,
+		State:   func() *fleet.View { return b.cons.View() },
+		Since: func(epoch, revision uint64) ([]follow.Entry, bool) {
+			if epoch != b.cons.View().Epoch() {
+				return nil, false
+			}
+			entries, ok := b.cons.Since(revision)
+			out := make([]follow.Entry, len(entries))
+			for i, e := range entries {
+				out[i] = follow.Entry{Prev: e.Prev, Revision: e.Revision, Command: e.Command}
+			}
+			return out, ok
+		},
+		SnapshotFor: func(id string) (uint64, []byte) { return b.cons.SnapshotFor(id) },
+		Term:        func() uint64 { return b.cons.Term() },
+		Leader: func() (string, string) {
+			id := b.cons.Leader()
+			m, _ := b.cons.View().Member(id)
+			if id == n.id {
+				return id, n.fcEndpoint()
+			}
+			return id, m.Endpoints.FC
+		},
+		Silent: func() time.Duration { return b.cons.LastContact() },
+		Now:    time.Now,
+	})
+	b.cons, err = consensus.Open(ctx, consensus.Config{
+		Dir: filepath.Join(n.dir.Path(), statedir.ConsensusDir), NodeID: n.id, Cluster: rec.Cluster, Layer: layer, Logger: n.log,
+		Bootstrap: &consensus.Bootstrap{Created: rec.Created, Member: n.founder()},
+		OnApply: func(e consensus.Entry) {
+			b.source.Publish(follow.Entry{Prev: e.Prev, Revision: e.Revision, Command: e.Command, View: e.View, Result: e.Result})
+		},
+		NoSync: n.cfg.NoSync, Point: n.point,
+	})
+	if err != nil {
+		layer.Close()
+		return err
+	}
+	n.view.Store(b.cons.View())
+	return nil
+}
+
+// founder is this machine as the first member of its own fleet.
+func (n *Node) founder() fleet.Member {
+	return fleet.Member{
+		ID: n.id, Key: n.key.Public(), Name: n.name, Labels: n.cfg.Settings.Labels, Role: fleet.RoleVoter, Platform: version.Platform(),
+		Version: version.Version, Format: fleet.Format, Endpoints: n.endpoints(), Admitted: time.Now().Unix(), AdmittedBy: n.key.Public().String(),
+	}
+}
+
+func (b *body) openLearner(rec statedir.Record) error {
+	if rec.Joined == nil {
+		return errors.New("the formation record says learner and not of which fleet; restore the state directory from a backup")
+	}
+	dir := filepath.Join(b.n.dir.Path(), statedir.FollowDir)
+	if err := markStore(dir, rec.Cluster, b.n.point); err != nil {
+		return err
+	}
+	var err error
+	b.learner, err = follow.OpenLearner(follow.LearnerConfig{
+		Dir: dir, Cluster: rec.Cluster, Self: b.n.id, Key: b.n.key.Public(), Seed: rec.Joined.Roster,
+		Logger: b.n.log, NoSync: b.n.cfg.NoSync, Point: b.n.point,
+		OnForgotten: func(revision uint64) {
+			b.n.post(func(now time.Time) { b.n.forgotten(now, b, revision) })
+		},
+		OnFormatNewer: func(err error) { b.n.board.Raise("fleet-format-newer", err.Error()) },
+		Rand:          b.n.cfg.Random,
+	})
+	if err != nil {
+		return err
+	}
+	b.n.view.Store(b.learner.View())
+	return nil
+}
+
+// start lets the body's goroutines run; the loop calls it once the body is its own.
+func (b *body) start() {
+	n := b.n
+	updates := b.updates()
+	b.wait.Go(func() {
+		for {
+			select {
+			case <-b.ctx.Done():
+				return
+			case <-updates:
+				v := b.view()
+				n.view.Store(v)
+				n.post(func(now time.Time) { n.viewChanged(now, b) })
+			}
+		}
+	})
+	if b.cons != nil {
+		b.wait.Go(func() {
+			for {
+				select {
+				case <-b.ctx.Done():
+					return
+				case <-b.cons.Leadership():
+					n.post(func(now time.Time) {
+						if n.body == b {
+							n.leadership(now)
+						}
+					})
+				}
+			}
+		})
+		return
+	}
+	b.wait.Go(func() {
+		if err := b.learner.Run(b.ctx, n.dialVoter); err != nil && b.ctx.Err() == nil {
+			n.log.Error("following the fleet ended", "error", err.Error())
+		}
+	})
+}
+
+func (b *body) view() *fleet.View {
+	if b.cons != nil {
+		return b.cons.View()
+	}
+	return b.learner.View()
+}
+
+func (b *body) updates() <-chan struct{} {
+	if b.cons != nil {
+		return b.cons.Updates()
+	}
+	return b.learner.Updates()
+}
+
+// leads reports whether this node leads a fleet now.
+func (b *body) leads() bool { return b != nil && b.cons != nil && b.cons.IsLeader() }
+
+// close stops the body and closes its stores, so that their folders can be renamed.
+func (b *body) close() {
+	if b == nil {
+		return
+	}
+	b.cancel()
+	if b.source != nil {
+		b.source.Close()
+	}
+	if b.learner != nil {
+		if err := b.learner.Close(); err != nil {
+			b.n.log.Error("closing the followed state", "error", err.Error())
+		}
+	}
+	if b.cons != nil {
+		if err := b.cons.Close(); err != nil {
+			b.n.log.Error("closing the consensus store", "error", err.Error())
+		}
+	}
+	b.wait.Wait()
+}
+
+var (
+	errRaftCluster = errors.New("the stream is of another fleet")
+	errRaftKey     = errors.New("the key is not the roster's for that voter")
+	errRaftRole    = errors.New("the sender is no voter")
+)
+
+// guard serves a raft stream only to a voter of the applied roster under its own key. raft itself checks none of this.
+func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
+	v := b.cons.View()
+	if h.Cluster != v.Cluster() {
+		return errRaftCluster
+	}
+	m, ok := v.Member(h.Source)
+	if !ok || m.Key != peer {
+		return errRaftKey
+	}
+	if m.Role != fleet.RoleVoter && m.Role != fleet.RoleVoterPending {
+		return errRaftRole
+	}
+	return nil
+}
+
+// resolve says where a voter is and under which key; the address decides nothing, the key does.
+func (b *body) resolve(id string) (endpoint string, key identity.PublicKey, err error) {
+	m, ok := b.cons.View().Member(id)
+	if !ok {
+		return "", key, fmt.Errorf("no member has the id %q", id)
+	}
+	endpoint = m.Endpoints.Raft
+	var proven string
+	if n := b.n; n.ask(b.ctx, func(time.Time) { _, proven, _ = n.exchange.Lookup(id) }) == nil && proven != "" {
+		endpoint = proven
+	}
+	return endpoint, m.Key, nil
+}
+
+// PortError says that a port is taken, and which flag chooses another.
+type PortError struct {
+	Port, Flag string
+	Err        error
+}
+
+// Error implements error.
+func (e *PortError) Error() string {
+	return fmt.Sprintf("can't listen on %s: %v; stop what holds the port, or choose another with %s", e.Port, e.Err, e.Flag)
+}
+
+// Unwrap gives the system's error.
+func (e *PortError) Unwrap() error { return e.Err }
+
+// archiveOthers puts away every store that is not the record's fleet's. It finishes what a crash interrupted, so it is
+// also the first thing that a start does.
+func (n *Node) archiveOthers(rec statedir.Record) error {
+	type store struct {
+		name  string
+		owner func(dir string) (string, error)
+		keep  bool // the record's mode uses it
+	}
+	learner := rec.Mode == formation.Learner.String()
+	stores := []store{
+		{statedir.ConsensusDir, consensus.Owner, !learner},
+		{statedir.FollowDir, storeOwner, learner},
+	}
+	for _, s := range stores {
+		path := filepath.Join(n.dir.Path(), s.name)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		owner, err := s.owner(path)
+		if err != nil {
+			return err
+		}
+		if owner == rec.Cluster && s.keep {
+			continue
+		}
+		if owner == "" {
+			if s.keep {
+				continue // a crash came before it was named: nothing is in it yet
+			}
+			owner = rec.Cluster
+		}
+		to, err := n.dir.Archive(owner, s.name)
+		if err != nil {
+			return err
+		}
+		n.log.Info("store archived", "fleet", owner, "to", to)
+	}
+	return nil
+}
+
+// ownerFile names the fleet that a learner's store is of, so that a start after a crash knows where it belongs.
+const ownerFile = "cluster"
+
+var markPoints = prefixed("node.mark.", statedir.WriteSteps)
+
+func markStore(dir, cluster string, point func(string)) error {
+	owner, err := storeOwner(dir)
+	if err != nil || owner == cluster {
+		return err
+	}
+	if owner != "" {
+		return fmt.Errorf("%s holds the state of fleet %q, and this machine is in %q: move it away", dir, owner, cluster)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return statedir.WriteFileAtomic(filepath.Join(dir, ownerFile), []byte(cluster+"\n"), 0o600, func(step string) { point("node.mark." + step) })
+}
+
+func storeOwner(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	name, ok := strings.CutSuffix(string(b), "\n")
+	if !ok || name == "" {
+		return "", fmt.Errorf("%s does not name a fleet; restore the state directory from a backup, or move %s away: it is fetched again", filepath.Join(dir, ownerFile), dir)
+	}
+	return name, nil
+}
+
+// listen opens a TCP listener, or says which flag chooses another port.
+func (n *Node) listen(addr, flag string) (net.Listener, error) {
+	l, err := n.cfg.Network.Listen(addr)
+	if err != nil {
+		return nil, &PortError{Port: addr, Flag: flag, Err: err}
+	}
+	return l, nil
+}

@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/statedir"
+	"pace-node/internal/wire"
+)
+
+// leasesFile keeps the serials of leases that were used and have not expired.
+const leasesFile = "leases.json"
+
+// leaseBook is what a machine remembers of leases: a serial is spent once, and its spending is on disk before the step.
+type leaseBook struct {
+	dir   string
+	point func(string)
+
+	mu      sync.Mutex
+	Cluster string            `json:"cluster"`
+	Serials map[string]uint64 `json:"serials"` // hex → expiry, Unix seconds
+	refused map[string]uint64 // by reason
+}
+
+// leasePoints are the crash points of spending a lease.
+var leasePoints = prefixed("node.lease.", statedir.WriteSteps)
+
+func openLeases(dir, cluster string, point func(string)) (*leaseBook, error) {
+	b := &leaseBook{dir: dir, point: point, refused: map[string]uint64{}}
+	path := filepath.Join(dir, leasesFile)
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("read the spent leases: %w", err)
+	default:
+		if err := json.Unmarshal(raw, b); err != nil {
+			return nil, fmt.Errorf("%s does not read (%v); restore it from a backup, or, where no lease of the last ten minutes matters, move it away", path, err)
+		}
+	}
+	if b.Cluster != cluster {
+		b.reset(cluster)
+	}
+	if b.Serials == nil {
+		b.Serials = map[string]uint64{}
+	}
+	return b, nil
+}
+
+// reset forgets another fleet's serials: its leases name its cluster and are refused for that.
+func (b *leaseBook) reset(cluster string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Cluster = cluster
+	b.Serials = map[string]uint64{}
+}
+
+// spend judges a lease and, if it is good, spends it durably.
+func (b *leaseBook) spend(in fleet.LeaseInput) (fleet.LeaseVerdict, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in.Seen = func(serial [16]byte) bool {
+		_, ok := b.Serials[hex.EncodeToString(serial[:])]
+		return ok
+	}
+	claims, verdict := fleet.JudgeLease(in)
+	if verdict != fleet.LeaseOK {
+		b.refused[verdict.String()]++
+		return verdict, nil
+	}
+	now := uint64(max(in.LeaderNow.Unix(), 0))
+	for serial, expiry := range b.Serials {
+		if expiry+uint64(fleet.LeaseSlack/time.Second) < now {
+			delete(b.Serials, serial)
+		}
+	}
+	b.Serials[hex.EncodeToString(claims.Serial[:])] = claims.Expiry
+	raw, err := json.Marshal(b)
+	if err == nil {
+		err = statedir.WriteFileAtomic(filepath.Join(b.dir, leasesFile), raw, 0o600, func(step string) { b.point("node.lease." + step) })
+	}
+	return verdict, err
+}
+
+func (b *leaseBook) counts() map[string]uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make(map[string]uint64, len(b.refused))
+	for k, v := range b.refused {
+		out[k] = v
+	}
+	return out
+}
+
+// writingSteps are the steps that change a machine; each runs only under a lease of its own.
+var writingSteps = map[string]bool{"configure": true, "restart": true, "upgrade": true, "shutdown": true}
+
+// lease signs one step for one machine. It needs leadership.
+func (n *Node) lease(id, step string, body []byte) ([]byte, error) {
+	v := n.view.Load()
+	b := n.serving.Load()
+	if v == nil || !b.leads() {
+		return nil, n.notLeader("only the leader signs leases")
+	}
+	claims := wire.LeaseClaims{Version: wire.LeaseVersion, Target: id, Step: step, Digest: sha256.Sum256(body),
+		Expiry: uint64(time.Now().Add(fleet.LeaseLife).Unix()), Cluster: v.Cluster(), Epoch: v.Epoch(), Term: b.cons.Term(), Signer: n.id}
+	n.cfg.Entropy(claims.Serial[:])
+	return fleet.SignLease(n.key, claims), nil
+}
+
+// Work implements control.Backend: it checks the lease of a writing step against the roster that is applied here, and
+// has the step done.
+func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wire.WorkAnswer, error) {
+	if n.pinDisagrees.Load() {
+		return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine takes no work: its --fleet-id does not admit the fleet that it is in", "correct --fleet-id on that machine")
+	}
+	if writingSteps[w.Step] {
+		in := fleet.LeaseInput{Raw: w.Lease, View: n.view.Load(), Self: n.id, Step: w.Step, BodyDigest: sha256.Sum256(w.Body), LeaderNow: time.Now()}
+		if b := n.serving.Load(); b != nil && b.learner != nil {
+			in.Silence, in.HighestTerm = b.learner.Silence(in.LeaderNow), b.learner.HighestTerm()
+			if t, ok := b.learner.LeaderNow(in.LeaderNow); ok {
+				in.LeaderNow = t
+			}
+		} else if b != nil {
+			in.HighestTerm = b.cons.Term()
+		}
+		verdict, err := n.leases.spend(in)
+		switch {
+		case err != nil:
+			return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "the lease could not be recorded as spent: "+err.Error(), "look at the disk of that machine")
+		case verdict == fleet.LeaseSignerUnknown:
+			return wire.WorkAnswer{}, wire.NewError(wire.CodeRosterNotApplied, verdict.String(), "")
+		case verdict != fleet.LeaseOK:
+			n.log.Warn("lease refused", "step", control.Word(w.Step), "reason", verdict.String())
+			return wire.WorkAnswer{}, wire.NewError(wire.CodeLeaseRefused, verdict.String(), "")
+		}
+	}
+	return n.target.Work(ctx, w.Step, w.Body), nil
+}
+
+// Query implements control.Backend.
+func (n *Node) Query(context.Context, control.Peer) (wire.QueryAnswer, error) {
+	return n.target.Query(), nil
+}
+
+// leaderSilent is for how long no leader was heard, zero on the leader.
+func (n *Node) leaderSilent() time.Duration {
+	b := n.serving.Load()
+	switch {
+	case b == nil:
+		return 0
+	case b.learner != nil:
+		now := time.Now()
+		return max(b.learner.Silence(now), b.learner.Status().LeaderSilent)
+	}
+	return b.cons.LastContact()
+}
+
+func prefixed(prefix string, names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = prefix + name
+	}
+	return out
+}

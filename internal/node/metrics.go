@@ -1,0 +1,93 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/discovery"
+	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/netio"
+	"pace-node/internal/provision"
+)
+
+// scrapeTimeout bounds how long a scrape waits for the loop, which never waits itself.
+const scrapeTimeout = 2 * time.Second
+
+// measure fills in the numbers of one moment.
+func (n *Node) measure(s *control.Snapshot) {
+	ctx, cancel := context.WithTimeout(n.ctx, scrapeTimeout)
+	defer cancel()
+	v := n.view.Load()
+	mode := *n.mode.Load()
+	for _, row := range formation.Modes {
+		s.Set("pace_formation_mode", flag(row.Mode == mode), row.Name)
+	}
+	s.Set("pace_fleet_revision", float64(v.Revision()))
+	for _, role := range fleet.Roles {
+		s.Set("pace_fleet_members", float64(v.CountRole(role)), string(role))
+	}
+	for kind, count := range n.hub.Count() {
+		s.Set("pace_sessions", float64(count), kind)
+	}
+	for _, row := range netio.Refusals {
+		s.Set("pace_sessions_refused_total", float64(n.hub.Refused(row.Refusal)), row.Label)
+	}
+	for reason, count := range n.leases.counts() {
+		s.Set("pace_leases_refused_total", float64(count), reason)
+	}
+	b := n.serving.Load()
+	switch {
+	case b == nil:
+	case b.cons != nil:
+		s.Set("pace_consensus_term", float64(b.cons.Term()))
+		s.Set("pace_consensus_is_leader", flag(b.cons.IsLeader()))
+		s.Set("pace_consensus_commits_total", float64(b.cons.Commits()))
+	default:
+		st := b.learner.Stats()
+		s.Set("pace_follow_lag", float64(st.Lag))
+		s.Set("pace_follow_switches_total", float64(st.Switches))
+		s.Set("pace_follow_snapshots_total", float64(st.Snapshots))
+	}
+	if err := n.ask(ctx, func(now time.Time) { n.measureLoop(now, s) }); err != nil {
+		n.log.Debug("scrape without the loop's numbers", "error", err.Error())
+	}
+}
+
+// measureLoop fills in what the loop owns.
+func (n *Node) measureLoop(now time.Time, s *control.Snapshot) {
+	for _, row := range discovery.Counters() {
+		s.Set(row.Metric, float64(n.exchange.Count(row.Counter)))
+	}
+	s.Set("pace_discovery_peers", float64(len(n.exchange.Peers(now))))
+	s.Set("pace_discovery_foreign_fleets", float64(len(n.exchange.Foreign(now))))
+	for _, row := range formation.Counters {
+		s.Set(row.Metric, float64(n.form.Count(row.Counter)))
+	}
+	for _, row := range enroll.Counters {
+		s.Set(row.Metric, float64(n.list.Count(row.Counter)))
+	}
+	for _, row := range enroll.Refusals {
+		s.Set("pace_enrollment_requests_refused_total", float64(n.list.Refused(row.Refusal)), row.Reason)
+	}
+	s.Set("pace_enrollment_waiting", float64(n.list.Waiting()))
+	for _, x := range n.provisioner.Samples(now) {
+		if x.Kind == provision.KindHistogram {
+			continue
+		}
+		if x.Label == "" {
+			s.Set(x.Metric, x.V)
+		} else {
+			s.Set(x.Metric, x.V, x.Value)
+		}
+	}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

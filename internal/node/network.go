@@ -1,0 +1,23 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"pace-node/internal/netio"
+)
+
+// Network is where a node's sockets come from: the system's, or a simulated segment's in tests.
+type Network interface {
+	// Datagrams opens the socket pair of discovery.
+	Datagrams(cfg netio.DatagramConfig) (netio.DatagramPort, error)
+	// Listen opens a TCP listener on addr.
+	Listen(addr string) (net.Listener, error)
+	// Dial opens a TCP connection.
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
+	// Address is the address that this machine is to be dialled at now, or false where it has none.
+	Address(port netio.DatagramPort) (netip.Addr, bool)
+	// Own reports whether a is an address of this machine.
+	Own(a netip.Addr) bool
+}

@@ -1,0 +1,341 @@
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/provision"
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
+
+const (
+	// startupRetryFirst and startupRetryMost are the backoff of a startup event that is not acknowledged.
+	startupRetryFirst = time.Second
+	startupRetryMost  = time.Minute
+)
+
+// startProvisioner starts the leader's side, paused until this node leads.
+func (n *Node) startProvisioner() error {
+	s := n.cfg.Settings.Provision
+	cfg := provision.Config{Interval: s.Interval, Workers: s.Workers, QueueCap: s.Queue, Helper: s.Helper, HelperTimeout: s.HelperTimeout, Default: s.Default, Component: s.Component}
+	if err := cfg.Complete(); err != nil {
+		return err
+	}
+	n.queue = queue.New(queue.Config{Interval: cfg.Interval, Capacity: cfg.QueueCap, Rand: n.cfg.Random})
+	p, err := provision.Start(n.ctx, cfg, provision.Deps{
+		Post: func(f func(now time.Time)) { n.post(f) }, Queue: n.queue, Members: n.reachable, Call: n.callMember, Lease: n.lease,
+		Record: n.recordProvision, Info: n.helperContext, Cluster: func() string { return n.view.Load().Cluster() },
+		MemberKey: func(id string) (identity.PublicKey, provision.Standing) {
+			v := n.view.Load()
+			if m, ok := v.Member(id); ok {
+				return m.Key, provision.StandingMember
+			}
+			return identity.PublicKey{}, provision.StandingUnknown
+		},
+		Commit: func(ctx context.Context, id string, p fleet.Provision) error {
+			_, err := n.propose(ctx, fleet.ProvisionUpdate(id, p))
+			return err
+		},
+		Load: func() map[string]fleet.Provision {
+			out := map[string]fleet.Provision{}
+			for m := range n.view.Load().Members() {
+				out[m.ID] = m.Provision
+			}
+			return out
+		},
+		Raise:  func(id, detail string) { n.board.Raise(id, detail, "ID") },
+		Clear:  n.board.Clear,
+		Logger: n.log,
+	})
+	n.provisioner = p
+	return err
+}
+
+// reachable are the members that have a session, and this node itself where something can provision it.
+func (n *Node) reachable() []string {
+	v := n.view.Load()
+	out := make([]string, 0, v.Len())
+	for m := range v.Members() {
+		if m.ID == n.id || n.hub.ByKey(m.Key) != nil {
+			out = append(out, m.ID)
+		}
+	}
+	return out
+}
+
+func (n *Node) helperContext(id string) provision.HelperContext {
+	v := n.view.Load()
+	m, _ := v.Member(id)
+	return provision.HelperContext{Name: m.Name, Platform: m.Platform, Labels: m.Labels, Cluster: v.Cluster(), Key: m.Key}
+}
+
+// recordProvision keeps an outcome in the fleet's state; a leader that lost its seat has nothing to say any more.
+func (n *Node) recordProvision(id string, p fleet.Provision) {
+	b := n.body
+	if !b.leads() {
+		return
+	}
+	n.effect(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+		defer cancel()
+		if _, err := b.propose(ctx, fleet.ProvisionUpdate(id, p)); err != nil {
+			n.log.Debug("provisioning outcome not recorded", "id", id, "error", err.Error())
+		}
+	})
+}
+
+func (n *Node) recordAnnounce(id string, a wire.Announce) {
+	if m, ok := n.view.Load().Member(id); ok && !announceChanges(m, a) {
+		n.provisioner.Announce(id, a)
+		return
+	}
+	b := n.body
+	if !b.leads() {
+		return
+	}
+	n.effect(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+		defer cancel()
+		if _, err := b.propose(ctx, fleet.Announce(id, a)); err != nil {
+			n.log.Debug("own announcement not recorded", "error", err.Error())
+		}
+		n.provisioner.Announce(id, a)
+	})
+}
+
+// announced takes a member's announcement to the queue.
+func (n *Node) announced(now time.Time, id string, a wire.Announce) {
+	n.lastHeard[id] = now
+	if n.body.leads() {
+		n.provisioner.Announce(id, a)
+	}
+}
+
+// startupEvent is this start, signed for the fleet's leader. Each one has the next sequence.
+func (n *Node) startupEvent(a wire.Announce) wire.StartupEvent {
+	v, sequence := n.view.Load(), n.target.NextSequence()
+	e := wire.StartupEvent{Cluster: v.Cluster(), Node: n.id, Component: a.Component, BootID: n.target.BootID(), Sequence: sequence,
+		At: uint64(max(time.Now().Unix(), 0)), AgeMS: uint64(time.Since(n.started).Milliseconds()), Version: a.Version}
+	e.Signature = n.key.Sign(e.Message())
+	return e
+}
+
+// tellStartup says on a voter's session that this machine started and wants provisioning, again with backoff until the
+// leader has heard it.
+func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
+	wait := startupRetryFirst
+	for {
+		a := n.announcement()
+		if !a.Wants {
+			return
+		}
+		answer, err := n.sendStartup(ctx, s, n.startupEvent(a))
+		if err == nil {
+			n.log.Debug("startup event heard", "admitted", answer.Admitted, "refused", control.Word(answer.Refused))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Done():
+			return
+		case <-time.After(wait + time.Duration(n.cfg.Random()*float64(wait)/2)):
+		}
+		wait = min(2*wait, startupRetryMost)
+	}
+}
+
+func (n *Node) sendStartup(ctx context.Context, s *netio.Session, e wire.StartupEvent) (wire.StartupEventAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := netio.Call(ctx, s, wire.VerbStartupEvent, e.Append(nil))
+	if err != nil {
+		return wire.StartupEventAnswer{}, err
+	}
+	return wire.DecodeDocument[wire.StartupEventAnswer](reply)
+}
+
+// StartupEvent implements control.Backend.
+func (n *Node) StartupEvent(ctx context.Context, p control.Peer, e wire.StartupEvent) (wire.StartupEventAnswer, error) {
+	if !n.isLeader() {
+		return wire.StartupEventAnswer{}, n.notLeader("tell the leader")
+	}
+	answers := make(chan wire.StartupEventAnswer, 1)
+	n.provisioner.Event(e, func(a wire.StartupEventAnswer) { answers <- a })
+	select {
+	case a := <-answers:
+		return a, nil
+	case <-ctx.Done():
+		return wire.StartupEventAnswer{}, ctx.Err()
+	}
+}
+
+// leadership tells the queue whether this node leads, and everybody else who does.
+func (n *Node) leadership(now time.Time) {
+	leads := n.body.leads()
+	if leads == n.led {
+		n.publish(now)
+		return
+	}
+	n.led = leads
+	n.publish(now)
+	if !leads {
+		n.provisioner.Lead(false)
+		n.stopAdmitting(now)
+		return
+	}
+	b := n.body
+	n.log.Info("leading", "fleet", control.Word(b.cluster), "term", b.cons.Term())
+	n.effect(func(ctx context.Context) {
+		// Only after the barrier is everything that earlier leaders committed applied here.
+		if err := b.cons.Barrier(ctx); err != nil {
+			return
+		}
+		n.post(func(now time.Time) {
+			if n.body == b && b.leads() {
+				n.provisioner.Lead(true)
+				n.announce(now)
+			}
+		})
+	})
+}
+
+// Queue implements control.Backend.
+func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (json.RawMessage, error) {
+	if !n.isLeader() {
+		if r.Op == "list" || r.Op == "show" || r.Op == "history" {
+			return n.queueFromState(r)
+		}
+		return nil, n.notLeader("the queue is on the leader")
+	}
+	var text string
+	var err error
+	switch r.Op {
+	case "list":
+		return n.queueList(ctx)
+	case "show", "history":
+		return n.queueShow(ctx, r.ID)
+	case "retry":
+		text, err = n.provisioner.Retry(ctx, r.ID)
+	case "drop":
+		text, err = n.provisioner.Drop(ctx, r.ID)
+	case "pause":
+		text, err = "the queue is paused, and what runs is finished", n.provisioner.Pause(ctx)
+	case "resume":
+		text, err = "the queue goes on", n.provisioner.Resume(ctx)
+	case "reprovision":
+		if r.ID == n.id {
+			n.target.Reprovision(r.Reason)
+		}
+		text, err = n.provisioner.Reprovision(ctx, r.ID)
+	case "run-helper":
+		var t provision.HelperTrial
+		if t, err = n.provisioner.TryHelper(ctx, r.ID); err == nil {
+			return encode(control.HelperRun{V: control.DocumentVersion, Input: t.Input, Output: t.Output, TookMS: t.Took.Milliseconds()})
+		}
+	default:
+		return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("the queue has no operation %q", wire.Printable(r.Op)), "pacectl help queue")
+	}
+	if err != nil {
+		return nil, err
+	}
+	n.audit(ctx, "queue-"+r.Op, r.ID, r.Reason, n.actor(p))
+	return encode(control.Done{V: control.DocumentVersion, Said: text, Revision: n.view.Load().Revision()})
+}
+
+func (n *Node) queueList(ctx context.Context) (json.RawMessage, error) {
+	list, err := n.provisioner.Entries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := control.QueueList{V: control.DocumentVersion, View: n.pictured(), Paused: list.Paused != 0, Why: provision.PauseText(list.Paused), Entries: []control.QueueEntry{}}
+	v := n.view.Load()
+	for _, e := range list.Entries {
+		out.Entries = append(out.Entries, queueEntry(v, e, list.Now))
+	}
+	return encode(out)
+}
+
+func queueEntry(v *fleet.View, e queue.Entry, now time.Time) control.QueueEntry {
+	m, _ := v.Member(e.ID)
+	out := control.QueueEntry{ID: e.ID, Name: m.Name, State: e.State.String(), Stage: string(e.Stage), Attempt: e.Attempt, LastError: e.LastError}
+	if !e.Due.IsZero() {
+		ms := e.Due.Sub(now).Milliseconds()
+		out.DueMS = &ms
+	}
+	if !e.LastSuccess.IsZero() {
+		ms := now.Sub(e.LastSuccess).Milliseconds()
+		out.LastSuccessMS = &ms
+	}
+	return out
+}
+
+func (n *Node) queueShow(ctx context.Context, id string) (json.RawMessage, error) {
+	e, ok, err := n.provisioner.Show(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := n.view.Load()
+	m, member := v.Member(id)
+	if !ok && !member {
+		return nil, wire.NewError(wire.CodeRefusedByRule, wire.Printable(id)+" is not a member of this fleet", "pacectl member list")
+	}
+	out := shown(n.pictured(), m)
+	if ok {
+		out.Entry = queueEntry(v, e, time.Now())
+	}
+	return encode(out)
+}
+
+// shown is what the fleet's state holds of a machine's provisioning.
+func shown(view control.View, m fleet.Member) control.QueueShow {
+	p := m.Provision
+	out := control.QueueShow{V: control.DocumentVersion, View: view, Component: p.Component, BootID: p.BootID, Digest: p.ConfigDigest, Outcomes: []control.QueueOutcome{},
+		Entry: control.QueueEntry{ID: m.ID, Name: m.Name, State: stateOf(p), Stage: p.Stage, Attempt: p.Attempts, LastError: p.LastError}}
+	for _, o := range p.Outcomes {
+		out.Outcomes = append(out.Outcomes, control.QueueOutcome{At: o.At, Outcome: o.Result, Stage: o.Stage, Error: o.Error})
+	}
+	return out
+}
+
+// stateOf is the state of a machine as a node that does not run the queue can tell it.
+func stateOf(p fleet.Provision) string {
+	switch {
+	case p.Parked:
+		return "parked"
+	case p.LastError != "":
+		return "backing off"
+	case p.LastSuccess != 0 || p.ConfigDigest != "":
+		return "confirmed"
+	}
+	return "waiting"
+}
+
+// queueFromState answers on a machine that does not lead: from the state that is applied here, with its revision.
+func (n *Node) queueFromState(r wire.QueueRequest) (json.RawMessage, error) {
+	v := n.view.Load()
+	if r.Op != "list" {
+		m, ok := v.Member(r.ID)
+		if !ok {
+			return nil, wire.NewError(wire.CodeRefusedByRule, wire.Printable(r.ID)+" is not a member of this fleet", "pacectl member list")
+		}
+		return encode(shown(n.pictured(), m))
+	}
+	out := control.QueueList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.QueueEntry{}}
+	for m := range v.Members() {
+		if b := n.serving.Load(); m.ID == n.id || b != nil && b.cons != nil {
+			out.Entries = append(out.Entries, shown(out.View, m).Entry)
+		}
+	}
+	return encode(out)
+}
+
+func hexText(b []byte) string { return hex.EncodeToString(b) }

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/statedir"
+	"pace-node/internal/wire"
+)
+
+// origins are the words of statedir.Target.Origin.
+var origins = []formation.Origin{formation.OriginSeed, formation.OriginRemembered, formation.OriginSRV, formation.OriginBeacon}
+
+// ownOf is what the record says, in formation's words.
+func ownOf(rec statedir.Record, key identity.PublicKey) (formation.Own, error) {
+	mode, ok := formation.ParseMode(rec.Mode)
+	if !ok {
+		return formation.Own{}, fmt.Errorf("the formation record has the mode %q, which this version does not know", rec.Mode)
+	}
+	own := formation.Own{Mode: mode, Cluster: rec.Cluster, Created: rec.Created, Established: rec.Established, NodeID: rec.NodeID, Key: key}
+	if rec.Joined != nil {
+		by, err := identity.ParsePublicKey(rec.Joined.Signer)
+		if err != nil {
+			return own, fmt.Errorf("the formation record names a signer that is no key: %w", err)
+		}
+		own.AdmittedBy = by
+	}
+	if rec.Target != nil {
+		t, err := targetOf(*rec.Target)
+		if err != nil {
+			return own, err
+		}
+		own.Target = &t
+	}
+	return own, nil
+}
+
+func targetOf(t statedir.Target) (formation.Target, error) {
+	out := formation.Target{Cluster: t.Cluster, Created: t.Created, State: wire.SummaryState(t.State), LeaderID: t.LeaderID, Endpoint: t.Endpoint, Origin: formation.OriginBeacon}
+	for _, o := range origins {
+		if o.String() == t.Origin {
+			out.Origin = o
+		}
+	}
+	for _, text := range t.Keys {
+		key, err := identity.ParsePublicKey(text)
+		if err != nil {
+			return out, fmt.Errorf("the formation record names a target's key that is none: %w", err)
+		}
+		out.Keys = append(out.Keys, key)
+	}
+	return out, nil
+}
+
+func targetRecord(t *formation.Target) *statedir.Target {
+	if t == nil {
+		return nil
+	}
+	out := &statedir.Target{Cluster: t.Cluster, Created: t.Created, State: uint8(t.State), LeaderID: t.LeaderID, Endpoint: t.Endpoint, Origin: t.Origin.String()}
+	for _, k := range t.Keys {
+		out.Keys = append(out.Keys, k.String())
+	}
+	return out
+}
+
+func sameTarget(a, b *statedir.Target) bool {
+	return a != nil && b != nil && a.Cluster == b.Cluster && a.Created == b.Created && a.State == b.State && a.LeaderID == b.LeaderID &&
+		a.Endpoint == b.Endpoint && a.Origin == b.Origin && slices.Equal(a.Keys, b.Keys)
+}
+
+// recordAfter is the record as a move leaves it. It is written before anything else of the move is done.
+func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, error) {
+	rec := n.rec
+	rec.Mode = a.Transition.To.String()
+	rec.Target = nil
+	if a.Transition.To == formation.Pending {
+		rec.Target = targetRecord(a.Target)
+	}
+	rec.Rejections = n.rejections(now)
+	for _, c := range n.form.Revoked() {
+		if !slices.Contains(rec.RevokedIn, c) {
+			rec.RevokedIn = append(slices.Clone(rec.RevokedIn), c)
+		}
+	}
+	switch a.Transition.Effect {
+	case formation.EffectNone, formation.EffectRecordTarget, formation.EffectClearTarget, formation.EffectRememberRejection:
+		if a.Transition.To == formation.Voter {
+			rec.Established = true
+		}
+	case formation.EffectDissolve:
+		roster, err := wire.DecodeDocument[wire.Roster](a.Roster)
+		if err != nil {
+			return rec, fmt.Errorf("the approved roster does not read: %w", err)
+		}
+		if roster.Self.ID != n.id || roster.Self.Key != n.key.Public().String() {
+			return rec, fmt.Errorf("the approved roster holds another machine in this one's place")
+		}
+		rec.Cluster, rec.Created, rec.Established = roster.Cluster, roster.Created, true
+		rec.Joined = &statedir.Joined{Signer: n.admittedBy.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}
+		rec.Remembered = nil
+		for _, v := range roster.Voters {
+			if v.Endpoints.FC != "" {
+				rec.Remembered = append(rec.Remembered, v.Endpoints.FC)
+			}
+		}
+	case formation.EffectMintNew:
+		if a.Transition.On == formation.OwnRecordForgotten {
+			// Its key is revoked there, so asking again could only be answered with that word.
+			rec.RevokedIn = append(slices.Clone(rec.RevokedIn), rec.Cluster)
+		}
+		var random [16]byte
+		n.cfg.Entropy(random[:])
+		rec.Cluster, rec.Created = identity.NewID(random), statedir.FoundingTime(now)
+		rec.Established, rec.Joined, rec.Remembered = false, nil, nil
+	default:
+		return rec, fmt.Errorf("a move from %s on %s is not made by this version", a.Transition.From, a.Transition.On)
+	}
+	return rec, nil
+}
+
+func (n *Node) rejections(now time.Time) []statedir.Rejection {
+	var out []statedir.Rejection
+	for _, r := range n.form.Rejections(now) {
+		out = append(out, statedir.Rejection{Cluster: r.Cluster, At: now.Unix(), LeftSeconds: int64(r.Left / time.Second)})
+	}
+	return out
+}

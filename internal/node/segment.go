@@ -1,0 +1,198 @@
+package node
+
+import (
+	"net/netip"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/discovery"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/wire"
+)
+
+// maxListed is how many members a summary lists: ten fit one datagram in the worst case.
+const maxListed = 10
+
+// datagram hands one datagram to discovery and carries out what comes back.
+func (n *Node) datagram(now time.Time, d netio.Received) {
+	on := discovery.SocketListener
+	if d.Answering {
+		on = discovery.SocketAnswering
+	}
+	n.exchanged(now, n.exchange.Handle(now, on, d.From, d.Local, d.Bytes))
+}
+
+func (n *Node) exchanged(now time.Time, out discovery.Output) {
+	if out.Beacon != nil {
+		n.port.Beacon(out.Beacon) // what could not be sent is said there, once a minute
+	}
+	for _, d := range out.Send {
+		if err := n.port.Send(d.To, d.Local, d.Bytes); err != nil {
+			n.noise.say(now, "datagram not sent", "to", d.To.String(), "error", err.Error())
+		}
+	}
+	for _, e := range out.Events {
+		n.heard(now, e)
+	}
+}
+
+// heard acts upon what discovery reports. Nothing that a datagram claimed is printed before its signature was verified.
+func (n *Node) heard(now time.Time, e discovery.Event) {
+	switch e.Kind {
+	case discovery.EventForeignProven:
+		n.step(now, formation.Event{Kind: formation.EvProven, Fleet: formation.FleetOf(&e.Summary, e.Key, formation.OriginBeacon, e.From)})
+	case discovery.EventPeerProven:
+		if e.First {
+			n.log.Debug("peer authenticated", "id", control.Word(e.ID), "from", e.From.String())
+		}
+	case discovery.EventPeerLost:
+		n.log.Debug("peer not heard for 90 s", "id", control.Word(e.ID))
+	case discovery.EventUnknownKey:
+		n.log.Warn("proof under a key that the roster does not hold: a machine that nobody admitted", "id", control.Word(e.ID), "from", e.From.String(),
+			"key", e.Key.String(), "reason", e.Reason, "stands-for", e.Count, "to-admit", e.Admit)
+	case discovery.EventRevokedKey:
+		n.log.Warn("proof under a revoked key, which is never admitted again", "id", control.Word(e.ID), "from", e.From.String(), "key", e.Key.String(), "stands-for", e.Count)
+	case discovery.EventVersionSeen:
+		n.log.Warn("datagram of another version of the discovery wire; upgrade the segment's nodes together", "from", e.From.String(), "version", e.Version, "stands-for", e.Count)
+		n.versionSeen = now
+		n.board.Raise("wire-version-seen", e.From.Addr().String()+" speaks another version of the discovery wire")
+	case discovery.EventSelfCloned, discovery.EventPeerCloned:
+		n.clonedSeen = now
+		n.board.Raise("identity-cloned", "the key of "+control.Word(e.ID)+" is proven from two places: "+control.Sentence(e.Reason)+" and "+e.From.String(), e.ID)
+	case discovery.EventSummaryWithheld:
+		n.log.Warn("this machine announces nothing", "reason", e.Reason, "stands-for", e.Count)
+	default:
+		n.log.Info("discovery", "what", e.Kind.String(), "from", e.From.String(), "stands-for", e.Count)
+	}
+}
+
+// summary is what this node says of its fleet. While it is pending the leader slots point at the fleet that was asked.
+func (n *Node) summary() wire.Summary {
+	own, v := n.form.Own(), n.view.Load()
+	s := wire.Summary{Cluster: own.Cluster, State: own.State(), Created: own.Created, Node: n.id, OwnEndpoint: n.endpoint(n.fcPort)}
+	if n.body != nil && n.body.cons != nil {
+		s.RaftEndpoint = n.endpoint(n.raftPort)
+	}
+	if own.Target != nil && s.State == wire.StatePending {
+		s.Pointer = wire.Leader{ID: own.Target.LeaderID, Endpoint: own.Target.Endpoint}
+		if len(own.Target.Keys) > 0 {
+			s.Pointer.Key, s.Pointer.HasKey = own.Target.Keys[0], true
+		}
+	} else if lead := n.leader(); lead.id != "" {
+		s.Leader = wire.Leader{ID: lead.id, Endpoint: lead.endpoint}
+		if !lead.key.IsZero() {
+			s.Leader.Key, s.Leader.HasKey = lead.key, true
+		}
+	}
+	if v != nil && v.Cluster() == own.Cluster {
+		s.Members, s.Total = n.listed(v)
+	}
+	if s.Total == 0 {
+		s.Members, s.Total = []string{n.id}, 1
+	}
+	return s
+}
+
+// listed is who a summary names: members lately seen speaking for another fleet, then voters, then learners, by id.
+func (n *Node) listed(v *fleet.View) (ids []string, total uint64) {
+	seen := map[string]bool{}
+	add := func(id string) {
+		if len(ids) < maxListed && !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	for _, sp := range n.exchange.ForeignSpeakers(time.Now()) {
+		if m, ok := v.Member(sp.Node); ok && m.Key == sp.Key {
+			add(m.ID)
+		}
+	}
+	for m := range v.Members() {
+		if m.Role == fleet.RoleVoter {
+			add(m.ID)
+		}
+	}
+	for m := range v.Members() {
+		total++
+		add(m.ID)
+	}
+	return ids, total
+}
+
+// roster answers discovery's question from the applied state.
+func (n *Node) roster(id string, key identity.PublicKey) discovery.RosterVerdict {
+	v := n.view.Load()
+	if v == nil {
+		return discovery.RosterUnknown
+	}
+	if _, revoked := v.Revoked(key); revoked {
+		return discovery.RosterRevoked
+	}
+	m, ok := v.Member(id)
+	switch {
+	case !ok:
+		return discovery.RosterUnknown
+	case m.Key == key:
+		return discovery.RosterHolds
+	}
+	return discovery.RosterOtherKey
+}
+
+// refreshSelf tells discovery what this node says of itself now, where it has changed.
+func (n *Node) refreshSelf(now time.Time) {
+	s := n.summary()
+	n.self.Store(&s)
+	n.exchange.SetSelf(now, discovery.Self{Summary: s})
+	if own := n.form.Own(); own.Target != nil {
+		n.exchange.SetRetained([]string{own.Target.Cluster})
+	} else {
+		n.exchange.SetRetained(nil)
+	}
+}
+
+// readdress follows the machine's addresses: interfaces are listed again, and what is advertised moves with the route.
+func (n *Node) readdress(now time.Time) {
+	n.relisted = now
+	if n.port != nil && n.port.Relist() {
+		n.sayInterfaces()
+	}
+	if n.cfg.Settings.Advertise != "" {
+		return
+	}
+	addr, ok := n.cfg.Network.Address(n.port)
+	if !ok {
+		addr = netip.Addr{}
+	}
+	if addr == n.address {
+		return
+	}
+	if n.address.IsValid() || !ok {
+		n.log.Info("this machine's address moved", "from", n.address.String(), "to", addr.String())
+	}
+	n.address = addr
+	n.addressText.Store(&addr)
+	n.refreshSelf(now)
+	n.announce(now)
+}
+
+// used reports whether discovery has an interface to beacon on, and why each other one was passed over.
+func (n *Node) sayInterfaces() {
+	if n.port == nil {
+		return
+	}
+	choices, used := n.port.Interfaces(), 0
+	var detail string
+	for _, c := range choices {
+		if c.Used {
+			used++
+			n.log.Info("interface used for discovery", "interface", c.Name, "address", c.Addr.String(), "broadcast", c.Broadcast.String())
+			continue
+		}
+		n.log.Info("interface passed over", "interface", c.Name, "address", c.Addr.String(), "why", c.Why)
+		detail += c.Name + ": " + c.Why + "; "
+	}
+	n.board.Set(used == 0, "discovery-no-interface", "no interface can carry a beacon, which needs IPv4 and broadcast: "+detail)
+}

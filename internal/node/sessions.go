@@ -1,0 +1,276 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/follow"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/provision"
+	"pace-node/internal/version"
+	"pace-node/internal/wire"
+)
+
+// callTimeout bounds a short call to another machine.
+const callTimeout = 10 * time.Second
+
+// peerOf is a session in the words of the verbs.
+func peerOf(s *netio.Session) control.Peer {
+	p := control.Peer{Key: s.Peer(), Addr: s.RemoteAddr(), Session: s}
+	if h, _, ok := s.Hello(); ok {
+		p.ID = h.ID
+	}
+	return p
+}
+
+// ServeStream implements netio.Handler.
+func (n *Node) ServeStream(ctx context.Context, s *netio.Session, stream net.Conn) {
+	n.server.ServeStream(ctx, peerOf(s), stream)
+}
+
+// SessionOpened implements netio.Handler.
+func (n *Node) SessionOpened(s *netio.Session) {
+	n.log.Debug("session opened", "from", s.RemoteAddr().String(), "key", s.Peer().String(), "inbound", s.Inbound())
+}
+
+// SessionClosed implements netio.Handler.
+func (n *Node) SessionClosed(s *netio.Session, why error) {
+	n.server.SessionClosed(s)
+	n.log.Debug("session closed", "from", s.RemoteAddr().String(), "key", s.Peer().String(), "why", why)
+}
+
+// known is who is bounded by the roster or the waiting list instead of the strangers' bounds.
+func (n *Node) known(key identity.PublicKey) bool {
+	if v := n.view.Load(); v != nil {
+		if _, ok := v.ByKey(key); ok || v.PreApprovedKey(key) {
+			return true
+		}
+	}
+	if keys := n.rowKeys.Load(); keys != nil {
+		return (*keys)[key]
+	}
+	return false
+}
+
+func (n *Node) member(key identity.PublicKey) bool {
+	v := n.view.Load()
+	if v == nil {
+		return false
+	}
+	_, ok := v.ByKey(key)
+	return ok
+}
+
+// memberSession is a session with a member by its roster key, opened if there is none and its endpoint is known.
+func (n *Node) memberSession(ctx context.Context, m fleet.Member, proven string) (*netio.Session, error) {
+	if s := n.hub.ByKey(m.Key); s != nil {
+		return s, nil
+	}
+	endpoints := []string{m.Endpoints.FC}
+	if proven != "" && proven != m.Endpoints.FC {
+		endpoints = []string{proven, m.Endpoints.FC}
+	}
+	var last error
+	for _, e := range endpoints {
+		if e == "" {
+			continue
+		}
+		s, err := n.hub.Dial(ctx, e, &m.Key)
+		if err != nil {
+			last = err
+			continue
+		}
+		if err := n.hello(ctx, s); err != nil {
+			s.Close(err)
+			last = err
+			continue
+		}
+		return s, nil
+	}
+	if last == nil {
+		last = errors.New("no endpoint of it is known")
+	}
+	return nil, last
+}
+
+// dialVoter opens the learner's stream to one voter, and says there who this machine is.
+func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, error) {
+	var proven string
+	if err := n.ask(ctx, func(time.Time) { proven, _, _ = n.exchange.Lookup(m.ID) }); err != nil {
+		return nil, err
+	}
+	s, err := n.memberSession(ctx, m, proven)
+	if err != nil {
+		return nil, err
+	}
+	n.post(func(now time.Time) { n.announceTo(now, s) })
+	return &followStream{n: n, s: s, ctx: ctx}, nil
+}
+
+// followStream is Follow over a session.
+type followStream struct {
+	n     *Node
+	s     *netio.Session
+	ctx   context.Context
+	next  func() ([]byte, error)
+	close func()
+}
+
+// Send implements follow.Stream.
+func (f *followStream) Send(req wire.FollowRequest) error {
+	b, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	_, next, done, err := netio.Subscribe(f.ctx, f.s, wire.VerbFollow, b)
+	if err != nil {
+		return err
+	}
+	f.next, f.close = next, done
+	return nil
+}
+
+// Recv implements follow.Stream.
+func (f *followStream) Recv() ([]byte, error) { return f.next() }
+
+// Close implements follow.Stream.
+func (f *followStream) Close() error {
+	if f.close != nil {
+		f.close()
+	}
+	return nil
+}
+
+// announcement is what this machine says of itself to its fleet.
+func (n *Node) announcement() wire.Announce {
+	wants, why := n.target.Wants()
+	boot := n.target.BootID()
+	return wire.Announce{
+		Name: n.name, Labels: n.cfg.Settings.Labels, Platform: version.Platform(), Version: version.Version, Format: fleet.Format,
+		Endpoints: n.endpoints(), Component: n.target.Component(), BootID: hexText(boot[:]), Sequence: n.target.Sequence(),
+		ConfigDigest: n.target.Digest(), Wants: wants, WantsWhy: why,
+	}
+}
+
+// announce tells the fleet what this machine says of itself: to the leader over the session that is followed, or, on the
+// leader, by a command of its own.
+func (n *Node) announce(now time.Time) {
+	if n.body == nil {
+		return
+	}
+	if n.body.cons != nil {
+		if n.body.leads() {
+			n.recordAnnounce(n.id, n.announcement())
+		}
+		return
+	}
+	for _, s := range n.voterSessions() {
+		n.announceTo(now, s)
+	}
+}
+
+func (n *Node) voterSessions() []*netio.Session {
+	var out []*netio.Session
+	v := n.view.Load()
+	if v == nil {
+		return nil
+	}
+	for _, m := range v.Voters() {
+		if s := n.hub.ByKey(m.Key); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// announceTo says it on one session. A machine that wants provisioning tells its start there too, once a session.
+func (n *Node) announceTo(_ time.Time, s *netio.Session) {
+	a := n.announcement()
+	tell := a.Wants && n.toldOn != s
+	if tell {
+		n.toldOn = s
+	}
+	n.effect(func(ctx context.Context) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		b, err := json.Marshal(a)
+		if err == nil {
+			_, err = netio.Call(call, s, wire.VerbAnnounce, b)
+		}
+		if err != nil {
+			n.log.Debug("announcement not taken", "to", s.RemoteAddr().String(), "error", err.Error())
+		}
+		if tell {
+			n.tellStartup(ctx, s)
+		}
+	})
+}
+
+// callMember is one request to a member's session; this machine itself is called in process.
+func (n *Node) callMember(ctx context.Context, id string, verb wire.Verb, payload, reply any) error {
+	if id == n.id {
+		return n.callSelf(ctx, verb, payload, reply)
+	}
+	v := n.view.Load()
+	m, ok := v.Member(id)
+	if !ok {
+		return fmt.Errorf("%w: it is no member", provision.ErrUnreachable)
+	}
+	s := n.hub.ByKey(m.Key)
+	if s == nil {
+		return fmt.Errorf("%w: it has no session", provision.ErrUnreachable)
+	}
+	b := []byte(nil)
+	if payload != nil {
+		var err error
+		if b, err = json.Marshal(payload); err != nil {
+			return err
+		}
+	}
+	out, err := netio.Call(ctx, s, verb, b)
+	if err != nil {
+		var refused *wire.Error
+		if errors.As(err, &refused) || ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %v", provision.ErrUnreachable, err)
+	}
+	if reply == nil {
+		return nil
+	}
+	return json.Unmarshal(out, reply)
+}
+
+// callSelf is the same to this machine.
+func (n *Node) callSelf(ctx context.Context, verb wire.Verb, payload, reply any) error {
+	self := control.Peer{Key: n.key.Public(), ID: n.id}
+	var ans any
+	var err error
+	switch verb {
+	case wire.VerbQuery:
+		ans, err = n.Query(ctx, self)
+	case wire.VerbWork:
+		req, ok := payload.(wire.WorkRequest)
+		if !ok {
+			return errors.New("work without a step")
+		}
+		ans, err = n.Work(ctx, self, req)
+	default:
+		return errors.New("not a verb that a machine asks itself")
+	}
+	if err != nil || reply == nil {
+		return err
+	}
+	b, err := json.Marshal(ans)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, reply)
+}

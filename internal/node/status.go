@@ -1,0 +1,258 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/follow"
+	"pace-node/internal/formation"
+	"pace-node/internal/statedir"
+	"pace-node/internal/version"
+	"pace-node/internal/wire"
+)
+
+// own is formation's record, asked of the loop.
+func (n *Node) own(ctx context.Context) (formation.Own, error) {
+	var own formation.Own
+	err := n.ask(ctx, func(time.Time) { own = n.form.Own() })
+	return own, err
+}
+
+// pictured says how old the picture is that a document shows.
+func (n *Node) pictured() control.View {
+	v := n.view.Load()
+	out := control.View{Mode: n.mode.Load().String(), Leads: n.isLeader(), Epoch: v.Epoch(), Revision: v.Revision(), VotersTotal: len(v.Voters())}
+	b := n.serving.Load()
+	switch {
+	case b == nil:
+	case b.learner != nil:
+		out.AsOfMS = b.learner.Silence(time.Now()).Milliseconds()
+		if silent := n.leaderSilent(); silent > follow.SilenceLimit {
+			out.LeaderSilentMS = silent.Milliseconds()
+		}
+	default:
+		out.LeaderSilentMS = b.cons.LastContact().Milliseconds()
+		out.VotersHeard = 1
+	}
+	for _, m := range v.Voters() {
+		if m.ID != n.id && n.hub.ByKey(m.Key) != nil {
+			out.VotersHeard++
+		}
+	}
+	return out
+}
+
+func (n *Node) leaderDoc() *control.Machine {
+	l := n.leader()
+	if l.id == "" {
+		return nil
+	}
+	m, _ := n.view.Load().Member(l.id)
+	return &control.Machine{ID: l.id, Name: m.Name, Endpoint: l.endpoint}
+}
+
+// Status implements control.Backend.
+func (n *Node) Status(ctx context.Context, _ control.Peer, r wire.StatusRequest) (json.RawMessage, error) {
+	switch r.What {
+	case "node":
+		return n.nodeStatus(ctx)
+	case "cluster":
+		return n.clusterStatus(ctx)
+	case "conditions":
+		return encode(control.ConditionList{V: control.DocumentVersion, Conditions: n.board.List()})
+	case "audit":
+		out := control.AuditList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.AuditEntry{}}
+		for _, e := range n.view.Load().Audit() {
+			what := e.Subject
+			if e.Detail != "" {
+				what += " " + e.Detail
+			}
+			out.Entries = append(out.Entries, control.AuditEntry{At: e.At, By: e.By, Did: e.What, What: what, Revision: e.Revision})
+		}
+		return encode(out)
+	}
+	return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("there is no status of %q", wire.Printable(r.What)), "node, cluster, conditions or audit")
+}
+
+func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
+	v := n.view.Load()
+	out := control.NodeStatus{
+		V: control.DocumentVersion, Version: version.Version, NodeID: n.id, Name: n.name, PublicKey: n.key.Public().String(), FleetPin: n.cfg.Settings.FleetID,
+		Leader: n.leaderDoc(), View: n.pictured(), Voters: len(v.Voters()), Learners: v.CountRole(fleet.RoleLearner), StateDir: n.dir.Path(),
+		UptimeMS: time.Since(n.started).Milliseconds(), Conditions: n.board.List(),
+		Endpoints: control.Endpoints{Advertised: n.fcEndpoint(), Listen: n.fcListener.Addr().String(), Admin: n.adminAddr()},
+		Peers:     control.PeersStatus{Sessions: len(n.hub.Sessions())},
+	}
+	out.Mode = out.View.Mode
+	if b := n.serving.Load(); b != nil && b.cons != nil {
+		out.Endpoints.Raft = n.endpoint(n.raftPort)
+	}
+	pin := formation.Pin{Cluster: v.Cluster()}
+	for _, m := range v.Voters() {
+		pin.Keys = append(pin.Keys, m.Key)
+	}
+	out.FleetID = pin.String()
+	err := n.ask(ctx, func(now time.Time) {
+		own := n.form.Own()
+		if left, armed, ok := n.list.Window(now); ok {
+			out.Window = control.Window{Armed: true, LeftMS: left.Milliseconds(), ArmedAt: armed.Unix()}
+		}
+		if own.Target != nil {
+			a := &control.Asking{Cluster: own.Target.Cluster, Leader: own.Target.LeaderID, Endpoint: own.Target.Endpoint}
+			if n.asking != nil {
+				a.AskedMS = now.Sub(n.asking.began).Milliseconds()
+				if !n.asking.heard.IsZero() {
+					ms := now.Sub(n.asking.heard).Milliseconds()
+					a.HeardMS, a.Outcome = &ms, n.asking.last.String()
+				}
+			}
+			out.Asks = a
+		}
+		for _, s := range n.seeds {
+			out.Seeds = append(out.Seeds, control.SeedStatus{Endpoint: s.Endpoint, Origin: s.Origin.String(), Said: n.seedSaid[s.Endpoint]})
+		}
+		out.Discovery = n.discoveryStatus()
+		if n.port != nil {
+			for _, p := range n.exchange.Peers(now) {
+				out.Peers.Heard++
+				if p.Authenticated {
+					out.Peers.Authenticated++
+				}
+			}
+			out.Peers.ForeignFleets = len(n.exchange.Foreign(now))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return encode(out)
+}
+
+func (n *Node) discoveryStatus() control.DiscoveryStatus {
+	out := control.DiscoveryStatus{On: n.port != nil, Interfaces: []control.InterfaceStatus{}}
+	if n.port == nil {
+		out.Said = "--discovery is empty"
+		return out
+	}
+	out.Listener, out.Answering = n.port.ListenerAddr().String(), n.port.AnsweringAddr().String()
+	for _, c := range n.port.Interfaces() {
+		i := control.InterfaceStatus{Name: c.Name, Used: c.Used}
+		if c.Addr.IsValid() {
+			i.Address = c.Addr.String()
+		}
+		if !c.Used {
+			i.Why = c.Why
+		}
+		out.Interfaces = append(out.Interfaces, i)
+	}
+	return out
+}
+
+func (n *Node) clusterStatus(ctx context.Context) (json.RawMessage, error) {
+	v := n.view.Load()
+	out := control.ClusterStatus{V: control.DocumentVersion, Cluster: v.Cluster(), Created: v.Created(), Leader: n.leaderDoc(), View: n.pictured(),
+		Members: []control.MemberStatus{}, PreApprove: []control.PreApproved{}, Settings: []control.Setting{}, Conditions: n.board.List()}
+	out.AgeMS = max(time.Now().UnixMilli()-int64(v.Created())*1000, 0)
+	heard := map[string]time.Time{}
+	var now time.Time
+	if err := n.ask(ctx, func(t time.Time) {
+		now = t
+		for id, at := range n.lastHeard {
+			heard[id] = at
+		}
+		if n.port != nil {
+			for _, p := range n.exchange.Authenticated(t) {
+				if p.LastBeacon.After(heard[p.ID]) {
+					heard[p.ID] = p.LastBeacon
+				}
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	for m := range v.Members() {
+		s := control.MemberStatus{ID: m.ID, Key: m.Key.String(), Name: m.Name, Labels: m.Labels, Role: string(m.Role), Platform: m.Platform, Version: m.Version,
+			Provisioning: provisioningText(m), Endpoints: m.Endpoints, Self: m.ID == n.id, Arrived: m.Arrived, Admitted: m.Admitted, AdmittedBy: m.AdmittedBy}
+		switch {
+		case m.ID == n.id:
+			zero := int64(0)
+			s.HeardMS = &zero
+		case n.hub.ByKey(m.Key) != nil:
+			zero := int64(0)
+			s.HeardMS = &zero
+		case !heard[m.ID].IsZero():
+			ms := now.Sub(heard[m.ID]).Milliseconds()
+			s.HeardMS = &ms
+		}
+		out.Members = append(out.Members, s)
+	}
+	for _, p := range v.PreApprovals() {
+		out.PreApprove = append(out.PreApprove, control.PreApproved{ID: p.ID, Key: p.Key.String(), Seat: p.Seat})
+	}
+	for _, row := range fleet.Settings {
+		value, _ := v.Setting(row.Name)
+		out.Settings = append(out.Settings, control.Setting{Name: row.Name, Value: value, Default: !v.SettingSet(row.Name)})
+	}
+	return encode(out)
+}
+
+func provisioningText(m fleet.Member) string {
+	p := m.Provision
+	switch {
+	case p.Parked:
+		return "parked: " + p.LastError
+	case p.LastError != "":
+		return "failing: " + p.LastError
+	case p.LastSuccess != 0:
+		return "provisioned"
+	case p.Component == "server":
+		return "configured"
+	}
+	return "-"
+}
+
+func (n *Node) adminAddr() string {
+	if n.http == nil {
+		return ""
+	}
+	return n.http.Addr()
+}
+
+// endpoints are where this machine serves, as its peers are told.
+func (n *Node) endpoints() wire.Endpoints {
+	e := wire.Endpoints{FC: n.fcEndpoint()}
+	if b := n.serving.Load(); b == nil || b.cons != nil {
+		e.Raft = n.endpoint(n.raftPort)
+	}
+	return e
+}
+
+func (n *Node) fcEndpoint() string { return n.endpoint(n.fcPort) }
+
+// endpoint is host:port as advertised, empty while this machine has no address.
+func (n *Node) endpoint(port uint16) string {
+	if host := n.advertisedHost; host != "" {
+		p := port
+		if n.advertisedPort != 0 && port == n.fcPort {
+			p = n.advertisedPort
+		}
+		return net.JoinHostPort(host, strconv.Itoa(int(p)))
+	}
+	a := n.addressText.Load()
+	if a == nil || !a.IsValid() {
+		return ""
+	}
+	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
+}
+
+// Peek reads what a verb needs of a state directory that a node may be using.
+func Peek(path string) (statedir.Record, string, error) {
+	rec, key, err := statedir.Peek(path)
+	return rec, key.String(), err
+}

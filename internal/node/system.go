@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"pace-node/internal/netio"
+)
+
+// SystemNetwork is the machine's own sockets.
+type SystemNetwork struct {
+	Rules    []string // --discovery-interface
+	Loopback bool     // --discovery-loopback
+}
+
+// Datagrams implements Network.
+func (s SystemNetwork) Datagrams(cfg netio.DatagramConfig) (netio.DatagramPort, error) {
+	return netio.OpenDatagram(cfg)
+}
+
+// Listen implements Network.
+func (s SystemNetwork) Listen(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+
+// Dial implements Network.
+func (s SystemNetwork) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, network, addr)
+}
+
+// Address implements Network: the primary address of the eligible interface that has the default route, else of the first
+// eligible one.
+func (s SystemNetwork) Address(netio.DatagramPort) (netip.Addr, bool) {
+	choices, route, err := netio.CurrentInterfaces(netio.InterfaceRules{Include: s.Rules, Loopback: s.Loopback})
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return netio.AdvertiseAddress(choices, route)
+}
+
+// Own implements Network.
+func (s SystemNetwork) Own(a netip.Addr) bool {
+	if s.Loopback && a.IsLoopback() {
+		// Several nodes share these addresses: none of them is this node's alone.
+		return false
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, x := range addrs {
+		if p, err := netip.ParsePrefix(x.String()); err == nil && p.Addr().Unmap() == a {
+			return true
+		}
+	}
+	return false
+}
