@@ -413,3 +413,32 @@ func TestSnapshotFits(t *testing.T) {
 	}
 	t.Logf("worst snapshot: %d of %d bytes; a member %d", total, MaxSnapshot, size(m))
 }
+
+// TestSpelling pins the bytes of format 1: they are in logs on disks, and a change of them is a new format.
+func TestSpelling(t *testing.T) {
+	k := pub(1).String()
+	for _, c := range []struct {
+		cmd  Command
+		want string
+	}{
+		{admit(1), `{"v":1,"kind":"admit-learner","at":1790000001,"by":"` + by + `","id":"n-0001","key":"` + k + `","name":"pc-1","platform":"linux/amd64","version":"1.0.0","format":1,"endpoints":{"fc":"10.1.0.2:6674"}}`},
+		{PreApprove("n-0001", pub(1), true, by, 5), `{"v":1,"kind":"pre-approve","at":5,"by":"` + by + `","id":"n-0001","key":"` + k + `","seat":true}`},
+		{Forget("n-0001", by, 5), `{"v":1,"kind":"forget","at":5,"by":"` + by + `","id":"n-0001"}`},
+		{Set("provision.paused", "true", by, 5), `{"v":1,"kind":"set","at":5,"by":"` + by + `","name":"provision.paused","value":"true"}`},
+		{SetRole("n-0001", RoleVoterPending, by, 5), `{"v":1,"kind":"set-role","at":5,"by":"` + by + `","id":"n-0001","role":"voter-pending"}`},
+		{ProvisionUpdate("n-0001", Provision{Stage: "configure", Attempts: 2, Parked: true}), `{"v":1,"kind":"provision","id":"n-0001","provision":{"stage":"configure","attempts":2,"parked":true}}`},
+		{Announce("n-0001", wire.Announce{Name: "<b>", Component: "server", Sequence: 3}), `{"v":1,"kind":"announce","id":"n-0001","name":"<b>","endpoints":{"fc":""},"boot":{"component":"server","sequence":3}}`},
+		{Audit("retry", "n-0001", "why", by, 5), `{"v":1,"kind":"audit","at":5,"by":"` + by + `","id":"n-0001","why":"why","what":"retry"}`},
+	} {
+		if got := string(c.cmd.Encode()); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+		back, err := DecodeCommand([]byte(c.want))
+		if err != nil || string(back.Encode()) != c.want {
+			t.Errorf("%s does not come back: %v", c.want, err)
+		}
+	}
+	if got := string(EmptyCommand(1)); got != `{"v":1,"kind":"empty"}` {
+		t.Error(got)
+	}
+}

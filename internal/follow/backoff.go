@@ -11,7 +11,7 @@ import (
 // backoff returns the wait before attempt n (0 = the first after a success) for a random r of [0, 1).
 func backoff(n int, r float64) time.Duration {
 	middle := backoffCap
-	if n < 8 { // 2 s · 2⁸ is beyond the cap, and a larger shift would overflow in the end
+	if n < 8 { // 2 s · 2⁸ is beyond the cap, and a much larger shift would overflow
 		middle = min(backoffCap, backoffBase<<n)
 	}
 	return time.Duration(float64(middle) * (1 - backoffJitter + 2*backoffJitter*r))

@@ -19,10 +19,10 @@ const (
 	SilenceLimit = 15 * time.Second
 	// backoffBase and backoffCap bound the wait before the next voter is dialled, before the jitter.
 	backoffBase = 2 * time.Second
-	backoffCap  = 30 * time.Second
+	backoffCap  = 20 * time.Second
 	// backoffJitter is how far a wait may be from its middle, as a part of it: a thousand learners that lost one voter
-	// in one moment must not come back in one second.
-	backoffJitter = 0.5
+	// in one moment must not come back in one second, so that at every step the longest is seven times the shortest.
+	backoffJitter = 0.75
 	// leaderlessMemory is for how long a voter that knew no leader is not gone back to for that reason.
 	leaderlessMemory = time.Minute
 	// snapshotSpread is the longest wait before a learner asks again for a snapshot after a gap.

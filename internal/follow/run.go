@@ -119,7 +119,7 @@ func (r *runner) judge(ctx context.Context, voter fleet.Member, s *session, err 
 	r.whole = false
 	switch {
 	case ctx.Err() != nil || errors.Is(err, ErrForgotten):
-	case (errors.Is(err, errGap) || errors.Is(err, errDiverged)) && !s.asked:
+	case (errors.Is(err, errGap) || errors.Is(err, errDiverged)) && !s.retry:
 		// Once at the same voter; if its snapshot does not help, it is a failure like any other.
 		r.whole, r.again = true, &voter
 		l.cfg.Logger.Info("asking for a snapshot", "voter", voter.ID, "why", err.Error())

@@ -19,7 +19,7 @@ type session struct {
 	voter fleet.Member
 	epoch uint64
 
-	asked   bool // this request asked for a snapshot
+	retry   bool // this request asked for a snapshot because of a gap
 	heard   bool // something came
 	healthy bool // the voter knows a leader, or sent state
 	chunks  gather
@@ -75,7 +75,7 @@ func (s *session) follow(ctx context.Context) error {
 // request says where this machine is. Revision 0 asks for the whole state: a learner without one has nothing to go on from.
 func (s *session) request() wire.FollowRequest {
 	v := s.l.View()
-	if s.asked = s.r.whole || v.Cluster() == ""; s.asked {
+	if s.retry = s.r.whole; s.retry || v.Cluster() == "" {
 		return wire.FollowRequest{Epoch: s.epoch}
 	}
 	d := v.Digest()

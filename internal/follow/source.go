@@ -88,6 +88,13 @@ func NewSource(cfg SourceConfig) *Source {
 
 // Publish takes an applied entry; it is called in order, by the applier, and does not wait for any follower.
 func (s *Source) Publish(e Entry) {
+	if e.Command == nil { // a whole state took the place of everything before: there is nothing to go on from
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ring, s.bytes = nil, 0
+		s.wakeLocked()
+		return
+	}
 	p := encode(e, 0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
