@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,10 +13,18 @@ import (
 	"pace-node/internal/wire"
 )
 
+// keyPairs keeps what was made: making a key costs more than most tests.
+var keyPairs sync.Map
+
 func privateOf(n int) identity.PrivateKey {
+	if k, ok := keyPairs.Load(n); ok {
+		return k.(identity.PrivateKey)
+	}
 	var seed [32]byte
 	seed[0], seed[1], seed[2] = byte(n), byte(n>>8), 9
-	return identity.NewPrivateKey(seed)
+	k := identity.NewPrivateKey(seed)
+	keyPairs.Store(n, k)
+	return k
 }
 
 func keyOf(n int) identity.PublicKey { return privateOf(n).Public() }

@@ -3,6 +3,7 @@ package formation
 import (
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,10 +12,18 @@ import (
 	"pace-node/internal/wire"
 )
 
+// madeKeys keeps what was made: making a key costs more than most tests.
+var madeKeys sync.Map
+
 func keyOf(n int) identity.PublicKey {
+	if k, ok := madeKeys.Load(n); ok {
+		return k.(identity.PublicKey)
+	}
 	var seed [32]byte
 	seed[0], seed[1], seed[2] = byte(n), byte(n>>8), 7
-	return identity.NewPrivateKey(seed).Public()
+	k := identity.NewPrivateKey(seed).Public()
+	madeKeys.Store(n, k)
+	return k
 }
 
 func idOf(n int) string { return identity.NewID([16]byte{byte(n >> 8), byte(n), 15: 1}) }

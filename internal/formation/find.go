@@ -50,7 +50,7 @@ func (m *Machine) proven(now time.Time, f Fleet, endpoint string) {
 	case PinnedElsewhere:
 		m.wayIn(now, f)
 	}
-	if m.own.Mode != Pending || m.move != nil {
+	if m.own.Mode != Pending || m.own.Target == nil || m.move != nil {
 		return
 	}
 	if walking {

@@ -54,7 +54,7 @@ func (m *Machine) walkTo(now time.Time, to wire.Leader) {
 
 // walkReturned takes the summary that the walk waited for. self means that this machine answered its own question.
 func (m *Machine) walkReturned(now time.Time, f Fleet, self bool) {
-	if m.own.Mode != Pending || m.move != nil {
+	if m.own.Mode != Pending || m.own.Target == nil || m.move != nil {
 		m.walk = nil
 		return
 	}
