@@ -470,8 +470,9 @@ func TestANewLeaderGoesOn(t *testing.T) {
 		}
 		f := newFleetWith(t, Config{Workers: 1, Default: trivial}, func(d *Deps) { d.Load = func() map[string]fleet.Provision { return state } })
 		defer f.close()
+		state["idle"] = fleet.Provision{}
 		for id := range state {
-			f.add(id, func(m *machine) { m.wants = id != "done" })
+			f.add(id, func(m *machine) { m.wants = id != "done" && id != "idle" })
 		}
 		f.p.Lead(true)
 		time.Sleep(30 * time.Second)
@@ -481,6 +482,9 @@ func TestANewLeaderGoesOn(t *testing.T) {
 		}
 		if e := f.state("done"); e.State != queue.StateConfirmed {
 			t.Fatalf("%+v", e)
+		}
+		if _, ok, _ := f.p.Show(context.Background(), "idle"); ok {
+			t.Fatal("one that never asked is known to the queue")
 		}
 		// The event that the leader of before has recorded is a replay here too.
 		f.with("parked", func(m *machine) { m.sequence = 6 })

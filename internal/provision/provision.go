@@ -183,6 +183,9 @@ func (p *Provisioner) gained(now time.Time) {
 	p.leadCtx, p.leadCancel = context.WithCancel(p.ctx)
 	if p.deps.Load != nil {
 		for id, rec := range p.deps.Load() {
+			if rec.IsZero() {
+				continue // it never asked, and stays unknown to the queue
+			}
 			p.events[id] = eventMark{rec.BootCounter, rec.Sequence}
 			p.deps.Queue.Load(now, known(id, rec, now))
 		}
