@@ -82,6 +82,52 @@ func TestForgottenWhileAway(t *testing.T) {
 	})
 }
 
+// TestForgottenInTheLog: the entry that removes a follower ends its stream also where only the log still has it.
+func TestForgottenInTheLog(t *testing.T) {
+	forget := fleet.Forget(self, by, 1).Encode()
+	for _, e := range []Entry{{Prev: 1, Revision: 2, Command: forget}, {Prev: 1, Revision: 2, Command: fleet.Leave(self, by, 1).Encode()}} {
+		if p := encode(e, 0); p.forgot != self {
+			t.Fatalf("%s: %q", e.Command, p.forgot)
+		}
+	}
+	if p := encode(Entry{Prev: 1, Revision: 2, Command: admit(1).Encode()}, 0); p.forgot != "" {
+		t.Fatalf("%q", p.forgot)
+	}
+}
+
+// TestSlowDial: a dial that hangs is given up like a silent voter.
+func TestSlowDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		l, err := OpenLearner(r.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hung := 0
+		result := make(chan error, 1)
+		r.l = l
+		go func() {
+			result <- l.Run(ctx, func(ctx context.Context, m fleet.Member) (Stream, error) {
+				if hung++; hung == 1 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return r.dial(ctx, m)
+			})
+		}()
+		begun := time.Now()
+		r.same(r.voters[0])
+		if d := time.Since(begun); d < SilenceLimit || d > SilenceLimit+2*backoffBase {
+			t.Fatalf("after %v", d)
+		}
+		cancel()
+		<-result
+		l.Close()
+	})
+}
+
 func TestReplacedUnderItsId(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1)

@@ -40,9 +40,10 @@ type LearnerConfig struct {
 	Rand         func() float64 // of [0, 1), for the jitter; nil: math/rand
 }
 
-// Stream is one Follow on a session with a voter. Send asks, Recv returns the payload of the next push, which is the
-// caller's from then on. Both may return a *wire.Error. Close ends a waiting Recv. A stream may also have the method
-// PeerKey() identity.PublicKey; then it must be the voter's.
+// Stream is one Follow on a session with a voter. Send asks, once, and ends when the context of the dial does. Recv
+// returns the payload of the next push, which is the caller's from then on. Both may return a *wire.Error. Close is called
+// once, maybe while a Recv waits, and ends it. A stream may also have the method PeerKey() identity.PublicKey; then it
+// must be the voter's.
 type Stream interface {
 	Send(wire.FollowRequest) error
 	Recv() ([]byte, error)

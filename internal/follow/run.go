@@ -187,15 +187,11 @@ type received struct {
 	err   error
 }
 
-// read asks, and receives into a channel until an error or until done closes.
-func read(st Stream, req wire.FollowRequest, done <-chan struct{}) <-chan received {
+// read receives into a channel until an error or until done closes.
+func read(st Stream, done <-chan struct{}) <-chan received {
 	ch := make(chan received, batchEntries)
 	go func() {
 		defer close(ch)
-		if err := st.Send(req); err != nil {
-			ch <- received{err: err} // there is room
-			return
-		}
 		for {
 			b, err := st.Recv()
 			select {

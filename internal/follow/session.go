@@ -34,22 +34,18 @@ func (s *session) follow(ctx context.Context) error {
 	defer cancel()
 	// The stream may live by the context it was dialled with, so that only a dial that takes too long ends it.
 	late := time.AfterFunc(SilenceLimit, cancel)
-	st, err := s.r.dial(ctx, s.voter)
-	inTime := late.Stop()
-	if err == nil && !inTime {
+	st, err := s.open(ctx)
+	if !late.Stop() && err == nil {
 		st.Close()
 		err = errSilent
 	}
 	if err != nil {
 		return s.why(err)
 	}
-	if k, ok := st.(keyed); ok && k.PeerKey() != s.voter.Key {
-		st.Close()
-		return errKey
-	}
 	done := make(chan struct{})
-	pushes := read(st, s.request(), done)
+	pushes := read(st, done)
 	defer func() {
+		cancel()
 		close(done)
 		st.Close()
 		for range pushes { // until the reader is gone
@@ -70,6 +66,23 @@ func (s *session) follow(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// open dials, checks whose session it is, and asks.
+func (s *session) open(ctx context.Context) (Stream, error) {
+	st, err := s.r.dial(ctx, s.voter)
+	if err != nil {
+		return nil, err
+	}
+	if k, ok := st.(keyed); ok && k.PeerKey() != s.voter.Key {
+		st.Close()
+		return nil, errKey
+	}
+	if err := st.Send(s.request()); err != nil {
+		st.Close()
+		return nil, err
+	}
+	return st, nil
 }
 
 // request says where this machine is. Revision 0 asks for the whole state: a learner without one has nothing to go on from.

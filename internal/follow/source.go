@@ -160,6 +160,12 @@ func encode(e Entry, epoch uint64) *pushed {
 	if e.View != nil {
 		p.epoch, p.digest, p.digestKnown = e.View.Epoch(), e.View.Digest(), true
 	}
+	if e.View == nil {
+		// The log keeps bytes only: whom they removed is read off them.
+		if c, err := fleet.DecodeCommand(e.Command); err == nil && (c.Kind == fleet.KindForget || c.Kind == fleet.KindLeave) {
+			p.forgot = c.ID
+		}
+	}
 	others, subject := fleet.ForOthers(e.Command)
 	push := wire.CommandPush{Epoch: p.epoch, Prev: p.prev, Revision: p.revision, Bytes: others}
 	p.all = push.Append(nil)
