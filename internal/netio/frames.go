@@ -31,11 +31,6 @@ func ReadRequest(stream net.Conn) (wire.VerbRow, []byte, *wire.Error) {
 	if code != 0 {
 		return row, nil, headerError(code, row, h)
 	}
-	if t, ok := stream.(*sessionStream); ok {
-		if err := t.admit(row, length); err != nil {
-			return row, nil, err
-		}
-	}
 	if length > FirstRequestCeiling {
 		_ = stream.SetReadDeadline(time.Now().Add(largePayloadWithin))
 	}
@@ -77,9 +72,6 @@ func WriteReply(stream net.Conn, status wire.Status, payload []byte) error {
 	}
 	_ = stream.SetWriteDeadline(time.Now().Add(writeWithin))
 	_, err := stream.Write(wire.AppendReply(make([]byte, 0, wire.ReplyHeaderSize+len(payload)), status, payload))
-	if t, ok := stream.(*sessionStream); ok {
-		t.answered()
-	}
 	return err
 }
 
@@ -118,9 +110,6 @@ func ask(ctx context.Context, s Opener, verb wire.Verb, payload []byte) (net.Con
 	stream, err := s.Open(ctx)
 	if err != nil {
 		return nil, nil, row, fmt.Errorf("%s: %w", verb, err)
-	}
-	if t, ok := stream.(*sessionStream); ok {
-		t.session.note(verb)
 	}
 	ended := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {

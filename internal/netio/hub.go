@@ -20,8 +20,8 @@ import (
 
 // Handler is what the node gives to a hub.
 type Handler interface {
-	// ServeStream serves one stream that the peer opened, on its own goroutine; the hub closes the stream afterwards.
-	// ctx ends with the session.
+	// ServeStream serves one stream that the peer opened and on which a request's header has come, on its own goroutine;
+	// the hub closes the stream afterwards. ctx ends with the session.
 	ServeStream(ctx context.Context, s *Session, stream net.Conn)
 	// SessionOpened is called before the session's first stream is served, SessionClosed once after it ended; handlers
 	// may still be running then, with their context ended. Neither may block or close the hub.
@@ -66,6 +66,7 @@ type Hub struct {
 	underway   int // sum of handshakes
 	lingering  int
 	pairs      map[pair]struct{}
+	dialing    map[identity.PublicKey]chan struct{} // closed when the dial is over
 	admission  *Admission
 	next       uint64
 }
@@ -87,6 +88,7 @@ func NewHub(cfg HubConfig) *Hub {
 		byKey:      map[identity.PublicKey][]*Session{},
 		handshakes: map[netip.Prefix]int{},
 		pairs:      map[pair]struct{}{},
+		dialing:    map[identity.PublicKey]chan struct{}{},
 		admission:  NewAdmission(cfg.Admission, cfg.Loopback),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -153,6 +155,11 @@ func (h *Hub) Sessions() []*Session {
 func (h *Hub) ByKey(key identity.PublicKey) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.best(key)
+}
+
+// best is ByKey. The caller holds mu.
+func (h *Hub) best(key identity.PublicKey) *Session {
 	var best *Session
 	for _, s := range h.byKey[key] {
 		if s.ctx.Err() != nil {
@@ -239,12 +246,48 @@ func (h *Hub) gone(err error) error {
 	return err
 }
 
-// Connect returns the session with key, or dials endpoint for one.
-func (h *Hub) Connect(ctx context.Context, endpoint string, key identity.PublicKey) (*Session, error) {
-	if s := h.ByKey(key); s != nil {
-		return s, nil
+// Connect returns the session with key, or dials endpoint for one. Several at once share one dial, so that the peer never
+// sees two sessions of this machine; greet, which may be nil, is called for a new session before Connect returns it to
+// anybody, and its error closes the session. ByKey shows it meanwhile.
+func (h *Hub) Connect(ctx context.Context, endpoint string, key identity.PublicKey, greet func(context.Context, *Session) error) (*Session, error) {
+	for {
+		h.mu.Lock()
+		busy, s := h.dialing[key], h.best(key)
+		if busy == nil && s == nil {
+			h.dialing[key] = make(chan struct{})
+		}
+		h.mu.Unlock()
+		switch {
+		case busy != nil: // also where a session is there already: it is not greeted yet
+		case s != nil:
+			return s, nil
+		default:
+			return h.connect(ctx, endpoint, key, greet)
+		}
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	return h.Dial(ctx, endpoint, &key)
+}
+
+func (h *Hub) connect(ctx context.Context, endpoint string, key identity.PublicKey, greet func(context.Context, *Session) error) (*Session, error) {
+	defer func() {
+		h.mu.Lock()
+		close(h.dialing[key])
+		delete(h.dialing, key)
+		h.mu.Unlock()
+	}()
+	s, err := h.Dial(ctx, endpoint, &key)
+	if err != nil || greet == nil {
+		return s, err
+	}
+	if err := greet(ctx, s); err != nil {
+		s.Close(err)
+		return nil, err
+	}
+	return s, nil
 }
 
 // open makes the session of a finished handshake and starts serving it.
@@ -314,7 +357,7 @@ func (h *Hub) serve(s *Session) {
 		}
 		t := &sessionStream{Stream: st, session: s, theirs: true}
 		if !h.room(s) {
-			WriteError(t, h.refuse(s, RefuseStreamsFull))
+			_ = WriteError(t, h.refuse(s, RefuseStreamsFull))
 			_ = t.Close()
 			continue
 		}
@@ -322,9 +365,13 @@ func (h *Hub) serve(s *Session) {
 		go func() {
 			defer handlers.Done()
 			defer s.streams.Add(-1)
+			defer t.settle() // also one that was left without an answer
+			defer t.Close()
+			if err := t.admit(); err != nil {
+				_ = WriteError(t, err)
+				return
+			}
 			h.cfg.Handler.ServeStream(s.ctx, s, t)
-			_ = t.Close()
-			t.answered() // also one that was left without an answer
 		}()
 	}
 	s.cancel()

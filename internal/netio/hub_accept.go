@@ -148,7 +148,7 @@ func (h *Hub) linger(conn *tls.Conn, r Refusal) {
 	if err != nil {
 		return
 	}
-	WriteError(st, r.Answer())
+	_ = WriteError(st, r.Answer())
 	_ = st.Close()
 	t := time.NewTimer(lingerAfter)
 	defer t.Stop()
@@ -169,7 +169,7 @@ func (h *Hub) admitRequest(t *sessionStream, verb wire.Verb, length uint32) *wir
 	}
 	h.mu.Unlock()
 	if r == RefusalNone {
-		t.request.Store(true)
+		t.asked = true
 		h.nudge()
 		return nil
 	}

@@ -316,7 +316,7 @@ func (r *InterfaceRules) named() bool {
 
 func (r *InterfaceRules) names(name string) bool {
 	for _, s := range r.Include {
-		if !strings.HasPrefix(s, "!") && glob(s, name) {
+		if !strings.HasPrefix(s, "!") && folded(s, name) {
 			return true
 		}
 	}
@@ -325,17 +325,19 @@ func (r *InterfaceRules) names(name string) bool {
 
 func (r *InterfaceRules) excludes(name string) bool {
 	for _, s := range r.Include {
-		if rest, not := strings.CutPrefix(s, "!"); not && glob(rest, name) {
+		if rest, not := strings.CutPrefix(s, "!"); not && folded(rest, name) {
 			return true
 		}
 	}
 	return false
 }
 
-// glob matches the whole name, without regard to case (Windows has none): * is any run, ? one character, all else
-// itself, since names hold brackets and spaces.
+// folded is glob without regard to case: Windows has none, and an operator's rule is typed by hand.
+func folded(pattern, name string) bool { return glob(strings.ToLower(pattern), strings.ToLower(name)) }
+
+// glob matches the whole name: * is any run, ? one character, all else itself, since names hold brackets and spaces.
 func glob(pattern, name string) bool {
-	p, s := []rune(strings.ToLower(pattern)), []rune(strings.ToLower(name))
+	p, s := []rune(pattern), []rune(name)
 	star, mark := -1, 0
 	i, j := 0, 0
 	for j < len(s) {

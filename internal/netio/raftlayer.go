@@ -16,11 +16,13 @@ import (
 	"pace-node/internal/wire"
 )
 
-// RaftLayerConfig is what NewRaftLayer needs.
-type RaftLayerConfig struct {
+// RaftConfig is what NewRaftLayer needs.
+type RaftConfig struct {
 	Key             identity.PrivateKey
 	NodeID, Cluster string
-	Epoch           uint64 // recovery epoch
+	// Epoch is the recovery epoch now; nil: 0. It is asked at each stream, since the store that knows it opens after the
+	// layer. It must not block.
+	Epoch func() uint64
 	// Guard is the roster's word on a stream whose cluster, target and epoch fit: whether the key is that of the source,
 	// and its role voter or voter-pending. An error refuses. It must not block.
 	Guard func(h wire.RaftStreamHeader, peer identity.PublicKey) error
@@ -33,10 +35,17 @@ type RaftLayerConfig struct {
 	Loopback bool
 }
 
+func (c *RaftConfig) epoch() uint64 {
+	if c.Epoch == nil {
+		return 0
+	}
+	return c.Epoch()
+}
+
 // RaftLayer carries raft's streams between voters: each is a TLS connection that opens with its header and is served
 // only where the cluster, the epoch, the target and the roster agree. Raft itself checks none of this.
 type RaftLayer struct {
-	cfg    RaftLayerConfig
+	cfg    RaftConfig
 	noise  *noise
 	server *tls.Config
 	ctx    context.Context
@@ -53,7 +62,7 @@ type RaftLayer struct {
 }
 
 // NewRaftLayer starts to accept on cfg.Listen. Close ends it.
-func NewRaftLayer(cfg RaftLayerConfig) *RaftLayer {
+func NewRaftLayer(cfg RaftConfig) *RaftLayer {
 	if cfg.Dialer == nil {
 		cfg.Dialer = (&net.Dialer{}).DialContext
 	}
@@ -112,7 +121,7 @@ func (l *RaftLayer) dial(ctx context.Context, id, endpoint string, key identity.
 		_ = raw.Close()
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
-	h := wire.RaftStreamHeader{Cluster: l.cfg.Cluster, Source: l.cfg.NodeID, Target: id, Epoch: l.cfg.Epoch}
+	h := wire.RaftStreamHeader{Cluster: l.cfg.Cluster, Source: l.cfg.NodeID, Target: id, Epoch: l.cfg.epoch()}
 	_ = conn.SetWriteDeadline(time.Now().Add(raftHeaderWithin))
 	if _, err := conn.Write(h.Append(nil)); err != nil {
 		_ = raw.Close()
@@ -256,12 +265,12 @@ func (l *RaftLayer) begin(c net.Conn) {
 // raftChecks are asked of a header in this order; the first that fails is the reason.
 var raftChecks = []struct {
 	Refusal Refusal
-	Fits    func(c *RaftLayerConfig, h *wire.RaftStreamHeader) bool
+	Fits    func(c *RaftConfig, h *wire.RaftStreamHeader) bool
 }{
-	{RefuseRaftCluster, func(c *RaftLayerConfig, h *wire.RaftStreamHeader) bool { return h.Cluster == c.Cluster }},
-	{RefuseRaftTarget, func(c *RaftLayerConfig, h *wire.RaftStreamHeader) bool { return h.Target == c.NodeID }},
-	{RefuseRaftSource, func(c *RaftLayerConfig, h *wire.RaftStreamHeader) bool { return h.Source != c.NodeID }},
-	{RefuseRaftEpoch, func(c *RaftLayerConfig, h *wire.RaftStreamHeader) bool { return h.Epoch == c.Epoch }},
+	{RefuseRaftCluster, func(c *RaftConfig, h *wire.RaftStreamHeader) bool { return h.Cluster == c.Cluster }},
+	{RefuseRaftTarget, func(c *RaftConfig, h *wire.RaftStreamHeader) bool { return h.Target == c.NodeID }},
+	{RefuseRaftSource, func(c *RaftConfig, h *wire.RaftStreamHeader) bool { return h.Source != c.NodeID }},
+	{RefuseRaftEpoch, func(c *RaftConfig, h *wire.RaftStreamHeader) bool { return h.Epoch == c.epoch() }},
 }
 
 // judge returns why a header is refused.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -39,9 +40,9 @@ type Session struct {
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 
-	use       atomic.Uint32 // sessionUse
-	streams   atomic.Int32  // of the peer, being served
-	summaries atomic.Uint32 // verbs that are answered once a connection: FleetSummary
+	use     atomic.Uint32 // sessionUse
+	streams atomic.Int32  // of the peer, being served
+	once    atomic.Uint32 // requests of the verb that is answered once a connection, FleetSummary
 
 	mu     sync.Mutex
 	reason error
@@ -95,14 +96,18 @@ func (s *Session) Duplicate() bool {
 	return false
 }
 
-// SetHello keeps what the peer said of itself, and how far its clock is ahead of this one's.
-func (s *Session) SetHello(h wire.Hello, offset time.Duration) {
+// SetHello keeps what the peer said of itself. sent is when this side asked, or the time of receipt where the peer spoke
+// first: the clock's offset is taken from the middle between it and now.
+func (s *Session) SetHello(h wire.Hello, sent time.Time) {
+	half := time.Since(sent) / 2
+	offset := time.UnixMilli(h.ClockMS).Sub(time.Now().Add(-half).Round(0))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hello, s.offset = &h, offset
 }
 
-// Hello returns what the peer said of itself, with its clock's offset; ok is false before it did.
+// Hello returns what the peer said of itself, and how far its clock is ahead of this one's, to within half the time that
+// the answer took; ok is false before it did.
 func (s *Session) Hello() (h wire.Hello, offset time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,13 +202,15 @@ func (s *Session) fail(reason error) {
 	}
 }
 
-// sessionStream is a stream of a session; the frames' functions tell the session what passes on it.
+// sessionStream is a stream of a session. It looks at the first bytes that pass in each direction, so that the bounds of
+// admission hold whatever the handler does.
 type sessionStream struct {
 	*yamux.Stream
 	session *Session
-	theirs  bool // the peer opened it
-	request atomic.Bool
-	replied atomic.Bool
+	theirs  bool   // the peer opened it
+	ahead   []byte // the request's header, read before the handler was called
+	begun   atomic.Bool
+	asked   bool // admission counts a request that is to be answered
 }
 
 // RemoteAddr implements net.Conn with the session's address.
@@ -212,24 +219,55 @@ func (t *sessionStream) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(t
 // LocalAddr implements net.Conn with the session's address.
 func (t *sessionStream) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(t.session.local) }
 
-// admit judges a request of the peer after its header.
-func (t *sessionStream) admit(row wire.VerbRow, length uint32) *wire.Error {
-	if !t.theirs {
-		return nil
+// Read implements net.Conn.
+func (t *sessionStream) Read(b []byte) (int, error) {
+	if len(t.ahead) > 0 {
+		n := copy(b, t.ahead)
+		t.ahead = t.ahead[n:]
+		return n, nil
 	}
+	return t.Stream.Read(b)
+}
+
+// Write implements net.Conn. The first bytes on a stream of this side are a request's header, on the peer's an answer.
+func (t *sessionStream) Write(b []byte) (int, error) {
+	if len(b) >= wire.RequestHeaderSize && t.begun.CompareAndSwap(false, true) && !t.theirs {
+		t.session.note(wire.Verb(b[2]))
+	}
+	n, err := t.Stream.Write(b)
+	if t.theirs {
+		t.settle()
+	}
+	return n, err
+}
+
+// settle tells admission, once, that the peer's request was answered or given up.
+func (t *sessionStream) settle() {
+	if t.asked && t.begun.CompareAndSwap(false, true) {
+		t.session.hub.answered(t.session)
+	}
+}
+
+// admit reads the header of the peer's request, within requestWithin, and asks admission about it. The handler reads it
+// again. A header that is malformed counts as a request: the handler says what is wrong with it.
+func (t *sessionStream) admit() *wire.Error {
+	_ = t.SetReadDeadline(time.Now().Add(requestWithin))
+	var h [wire.RequestHeaderSize]byte
+	if _, err := io.ReadFull(t.Stream, h[:]); err != nil {
+		return readError(err, "no request came")
+	}
+	_ = t.SetReadDeadline(time.Time{})
+	t.ahead = h[:]
 	s := t.session
+	row, length, _ := wire.ParseRequestHeader(h)
+	if row.Verb == 0 {
+		return s.hub.admitRequest(t, 0, 0)
+	}
 	s.note(row.Verb)
-	if row.OncePerConnection && s.summaries.Add(1) > 1 {
+	if row.OncePerConnection && s.once.Add(1) > 1 {
 		return s.hub.refuse(s, RefuseOncePerConnection)
 	}
 	return s.hub.admitRequest(t, row.Verb, length)
-}
-
-// answered notes the first reply on a stream of the peer.
-func (t *sessionStream) answered() {
-	if t.theirs && t.request.Load() && t.replied.CompareAndSwap(false, true) {
-		t.session.hub.answered(t.session)
-	}
 }
 
 // note remembers what the session is for.
