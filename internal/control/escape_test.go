@@ -139,32 +139,34 @@ func TestPaste(t *testing.T) {
 				}
 			}
 		}
-		// Each line is fed on its own, as a terminal would: an unfinished quote must not hide the rest.
-		run := func(input string) {
-			cmd := exec.Command(shell)
-			cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
-			cmd.Env = []string{"PATH=" + bin, "HOME=" + dir}
-			cmd.Run()
+		run := func(script, stdin string) string {
+			cmd := exec.Command(shell, "-c", script)
+			cmd.Dir, cmd.Stdin, cmd.Env = dir, strings.NewReader(stdin), []string{"PATH=" + bin, "HOME=" + dir}
+			out, _ := cmd.Output() // how a pasted line ends does not matter
 			left, err := os.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(left) != 0 {
-				t.Fatalf("%s made %s from\n%s", shell, left[0].Name(), input)
+				t.Fatalf("%s made %s; %s", shell, left[0].Name(), out)
 			}
+			return string(out)
 		}
-		run(script.String())
+		// Whole, as a paste of everything.
+		run(script.String(), "")
+		var each strings.Builder
 		seen := map[string]bool{}
 		for line := range strings.Lines(script.String()) {
-			if !seen[line] && strings.ContainsAny(line, "tp>") {
+			if !seen[line] {
 				seen[line] = true
+				each.WriteString(line)
 			}
 		}
-		for line := range seen {
-			if strings.Contains(line, "pwned") {
-				run(line)
-			}
-		}
+		// Each line on its own, as a terminal would: an unfinished quote must not hide the rest.
+		run(`while IFS= read -r line; do
+	( eval "$line" ) </dev/null >/dev/null 2>&1
+	if [ -e pwned ]; then printf 'by the line %s\n' "$line"; exit; fi
+done`, each.String())
 		// The test itself can fail: raw text does make the file.
 		cmd := exec.Command(shell)
 		cmd.Dir, cmd.Stdin, cmd.Env = dir, strings.NewReader("approve pace-node --enroll-approve=$(touch pwned)@k\n"), []string{"PATH=" + bin}
