@@ -68,15 +68,17 @@ func (a *Ask) Answer(ans wire.EnrollAnswer) (wire.Outcome, error) {
 }
 
 // AcceptSigner adds a key: a redirect's target whose own FLEET-SUMMARY proved that it speaks for the cluster that is asked.
+// Beyond MaxSigners the one that was added first gives way: leaders of long ago answer no more. It fails for a key that
+// Check refuses.
 func (a *Ask) AcceptSigner(key identity.PublicKey) error {
 	if err := key.Check(); err != nil {
 		return err
 	}
-	switch {
-	case slices.Contains(a.signers, key):
+	if slices.Contains(a.signers, key) {
 		return nil
-	case len(a.signers) >= MaxSigners:
-		return ErrTooManyKeys
+	}
+	if len(a.signers) >= MaxSigners {
+		a.signers = slices.Clone(a.signers[1:])
 	}
 	a.signers = append(a.signers, key)
 	return nil

@@ -157,8 +157,11 @@ func TestAskSignersAndRedirects(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	if err := ask.AcceptSigner(keyOf(99)); !errors.Is(err, ErrTooManyKeys) {
-		t.Fatal(err)
+	if err := ask.AcceptSigner(keyOf(99)); err != nil || len(ask.signers) != MaxSigners {
+		t.Fatal(len(ask.signers), err)
+	}
+	if _, err := ask.Answer(answerTo(r, wire.OutcomeApproved, 50, cluster)); !errors.Is(err, ErrSigner) {
+		t.Fatal("the oldest did not give way:", err)
 	}
 	if err := ask.AcceptSigner(keyOf(51)); err != nil {
 		t.Fatal("one that is there already:", err)

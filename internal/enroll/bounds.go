@@ -50,7 +50,6 @@ var (
 	ErrShape        = errors.New("the answer carries what its outcome may not carry; it counts as none")
 	ErrRedirects    = errors.New("redirected more than twice in one ask; the ask is made again")
 	ErrRedirectTo   = errors.New("redirected to what is no host:port; the ask is made again")
-	ErrTooManyKeys  = errors.New("too many signers for one ask; it is made again")
 	ErrRoster       = errors.New("the roster of the approval does not read; the approval counts as none")
 	ErrRosterOther  = errors.New("the roster of the approval is another fleet's; the approval counts as none")
 	ErrRosterMyself = errors.New("the roster of the approval holds this machine under another id or key; the approval counts as none")
