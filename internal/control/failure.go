@@ -89,7 +89,7 @@ func failureOf(err error, socket bool) *Failure {
 	case errors.As(err, &usage):
 		return &Failure{Code: codeUsage, Reason: usage.What, Remedy: usage.Remedy, Exit: config.ExitUsage}
 	case errors.As(err, &refused):
-		return &Failure{Code: "configuration", Reason: refused.Error(), Remedy: orText(refused.Remedy, "correct the value that is named"), Exit: config.ExitConfig}
+		return &Failure{Code: "configuration", Reason: refused.Error(), Remedy: refused.Way(), Exit: config.ExitConfig}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &Failure{Code: codeNobody, Reason: "no answer came in time", Remedy: "look at the node's log, then try again", Exit: config.ExitNobody}
 	}

@@ -19,7 +19,7 @@ type RunDeps struct {
 	// (AdminPaths).
 	AdminPaths []string
 	// DialScheduler opens a session to another machine's 0xFC endpoint under this
-	// machine's key, and says Hello on it. Its error names the endpoint.
+	// machine's key. Its error names the endpoint.
 	DialScheduler func(ctx context.Context, endpoint string) (Transport, error)
 	// PeekIdentity reads this machine's identity, minting it where nothing has
 	// run yet.
@@ -102,16 +102,26 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 			return config.ExitOK
 		}
 	}
-	f := failureOf(err, r.socket)
-	if cfg.JSON {
+	return printFailure(failureOf(err, r.socket), cfg.JSON, r.tool, stdout, stderr)
+}
+
+// PrintFailure prints an error that ended the program before a verb was begun,
+// the way Run prints a verb's, and returns the exit status. tool says that the
+// program was called pacectl.
+func PrintFailure(err error, asJSON, tool bool, stdout, stderr io.Writer) int {
+	return printFailure(failureOf(err, false), asJSON, tool, stdout, stderr)
+}
+
+func printFailure(f *Failure, asJSON, tool bool, stdout, stderr io.Writer) int {
+	if asJSON {
 		if b, err := marshal(FailureDocument{V: DocumentVersion, Error: *f}); err == nil {
 			stdout.Write(b)
 		}
 		return f.Exit
 	}
 	name := "pace-node"
-	if r.tool {
-		name = "pacectl"
+	if tool {
+		name = config.ToolVerb
 	}
 	fmt.Fprintf(stderr, "%s: %s\n%s\n", name, Sentence(f.Reason), remedyLine(f.Remedy))
 	return f.Exit

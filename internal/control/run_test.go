@@ -402,3 +402,16 @@ func TestToolHelp(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintFailure(t *testing.T) {
+	var out, errs bytes.Buffer
+	err := &config.RefusedError{Where: "the command line", Key: "--listen", Why: "no port", Remedy: "say [host]:port"}
+	if exit := PrintFailure(err, false, false, &out, &errs); exit != 78 || out.Len() != 0 || !strings.HasPrefix(errs.String(), "pace-node: the command line: --listen: no port") || !strings.HasSuffix(errs.String(), "\nremedy: say [host]:port\n") {
+		t.Errorf("%d %q %q", exit, &out, &errs)
+	}
+	errs.Reset()
+	if exit := PrintFailure(&config.UsageError{What: "w", Remedy: "r"}, true, true, &out, &errs); exit != 2 || errs.Len() != 0 {
+		t.Errorf("%d %q", exit, &errs)
+	}
+	wantOneJSON(t, out.String())
+}
