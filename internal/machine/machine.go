@@ -88,11 +88,11 @@ func (m *Machine) Mint() statedir.Mint {
 	return statedir.Mint{Entropy: func(b []byte) { rand.Read(b) }, Now: time.Now(), Hardware: m.host.Hardware()}
 }
 
-// Deps is what the verbs need, but for another machine's endpoint.
+// Deps is what the verbs need.
 func (m *Machine) Deps() control.RunDeps {
 	return control.RunDeps{
 		AdminPaths: control.AdminPaths(statedir.SocketPath(m.Config.StateDir), m.Packaged), Stdin: os.Stdin,
-		PeekIdentity: m.identity, ResetIdentity: m.reset,
+		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset,
 	}
 }
 

@@ -150,8 +150,8 @@ func (h *Hub) Sessions() []*Session {
 	return h.all()
 }
 
-// ByKey returns the session to reach a key by: the oldest that carried a request other than FleetSummary, else the
-// newest that is not only for one; nil if there is none.
+// ByKey returns the session to reach a key by: the oldest that carried a request which only a node sends, else the newest
+// that carried none yet; nil if there is none. FleetSummary and the verbs of an operator are no such requests.
 func (h *Hub) ByKey(key identity.PublicKey) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()

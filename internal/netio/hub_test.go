@@ -40,11 +40,16 @@ func TestDuplicateSessions(t *testing.T) {
 		first := b.dial(a)
 		call(t, first, wire.VerbHello, "b")
 		second := clone.dial(a)
-		// A session that only asks for the fleet summary is not the member's session.
-		call(t, second, wire.VerbFleetSummary, strings.Repeat("n", 36))
-		time.Sleep(5 * time.Second)
-		if _, _, n := a.counts(); n != 0 {
-			t.Fatal("a FleetSummary counts as a second session")
+		// A session that only asks what an operator asks, or for the fleet summary, is not the session of a member's node.
+		for verb, payload := range map[wire.Verb]string{wire.VerbFleetSummary: strings.Repeat("n", 36), wire.VerbStatus: "{}", wire.VerbQueue: "{}", wire.VerbCluster: "{}", wire.VerbEnrollControl: "c"} {
+			call(t, second, verb, payload)
+			time.Sleep(5 * time.Second)
+			if _, _, n := a.counts(); n != 0 {
+				t.Fatalf("%s counts as a second session", verb)
+			}
+		}
+		if s := a.ByKey(b.key.Public()); s == nil || s.RemoteAddr().Addr() != b.addr {
+			t.Errorf("reached by %v", s)
 		}
 		call(t, second, wire.VerbHello, "clone")
 		time.Sleep(5 * time.Second)

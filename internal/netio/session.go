@@ -23,7 +23,7 @@ type sessionUse uint32
 
 const (
 	useUnknown sessionUse = iota
-	useProbe              // FleetSummary only: not the session of a member
+	useProbe              // FleetSummary or an operator's verbs only: not the session of a member's node
 	useLasting
 )
 
@@ -273,7 +273,7 @@ func (t *sessionStream) admit() *wire.Error {
 // note remembers what the session is for.
 func (s *Session) note(v wire.Verb) {
 	use := useLasting
-	if v == wire.VerbFleetSummary {
+	if row, _ := wire.LookupVerb(v); v == wire.VerbFleetSummary || v == wire.VerbStatus || row.Access == wire.AccessAdministrator {
 		use = useProbe
 	}
 	for {
