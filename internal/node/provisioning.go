@@ -38,6 +38,7 @@ func (n *Node) startProvisioner() error {
 			if m, ok := v.Member(id); ok {
 				return m.Key, provision.StandingMember
 			}
+			// A revoked key is stopped at its session: the gate of the verbs answers it before any event is read.
 			return identity.PublicKey{}, provision.StandingUnknown
 		},
 		Commit: func(ctx context.Context, id string, p fleet.Provision) error {
@@ -187,6 +188,9 @@ func (n *Node) leadership(now time.Time) {
 	}
 	n.led = leads
 	n.publish(now)
+	if n.body != nil && n.body.source != nil {
+		n.body.source.Beat()
+	}
 	if !leads {
 		n.provisioner.Lead(false)
 		n.stopAdmitting(now)

@@ -132,6 +132,14 @@ func (n *Node) roster(id string, key identity.PublicKey) discovery.RosterVerdict
 		return discovery.RosterRevoked
 	}
 	m, ok := v.Member(id)
+	if b := n.serving.Load(); !ok && b != nil && b.learner != nil {
+		// Before its first snapshot a learner knows the voters that its approval named.
+		for _, seed := range b.learner.Voters() {
+			if seed.ID == id {
+				m, ok = seed, true
+			}
+		}
+	}
 	switch {
 	case !ok:
 		return discovery.RosterUnknown
@@ -178,12 +186,26 @@ func (n *Node) readdress(now time.Time) {
 	n.announce(now)
 }
 
-// used reports whether discovery has an interface to beacon on, and why each other one was passed over.
+// broadcast reports whether a is a broadcast address of a network of this machine: no answer is ever sent to one.
+func (n *Node) broadcast(a netip.Addr) bool {
+	if n.port == nil {
+		return false
+	}
+	for _, c := range n.choices {
+		if c.Broadcast == a {
+			return true
+		}
+	}
+	return false
+}
+
+// sayInterfaces says which interfaces discovery beacons on, and why each other one was passed over.
 func (n *Node) sayInterfaces() {
 	if n.port == nil {
 		return
 	}
 	choices, used := n.port.Interfaces(), 0
+	n.choices = choices
 	var detail string
 	for _, c := range choices {
 		if c.Used {

@@ -1,0 +1,222 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/netio"
+	"pace-node/internal/version"
+)
+
+// serve starts every goroutine; from here on Stop ends them.
+func (n *Node) serve() {
+	n.metrics.SetSource(n.measure)
+	now := time.Now()
+	n.turned.Store(now.UnixNano())
+	n.sayInterfaces()
+	n.relisted = now
+	n.publish(now)
+	n.refreshSelf(now)
+	n.showOwn()
+	n.body.start()
+	n.leadership(now)
+	n.sayStart()
+	go n.loop()
+	n.serving0.Go(func() {
+		if err := n.hub.Serve(n.fcListener); err != nil && n.ctx.Err() == nil {
+			n.fail(fmt.Errorf("the 0xFC endpoint stopped: %w", err))
+		}
+	})
+	if n.cfg.AdminSocket != "" {
+		l, err := control.ListenAdmin(n.cfg.AdminSocket)
+		if err != nil {
+			n.fail(fmt.Errorf("administrators' socket %s: %w", n.cfg.AdminSocket, err))
+			return
+		}
+		n.serving0.Go(func() {
+			if err := n.server.ServeAdmin(l); err != nil && n.ctx.Err() == nil {
+				n.log.Error("administrators' socket stopped", "error", err.Error())
+			}
+		})
+	}
+	if n.cfg.Settings.AdminListen != "" {
+		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
+			Hosts: func() []string { return []string{n.name, n.cfg.HostName} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
+	}
+	n.step1(tick)
+}
+
+func (n *Node) step1(e formation.Event) { n.post(func(now time.Time) { n.step(now, e) }) }
+
+// sayStart is the start-up line: every surface.
+func (n *Node) sayStart() {
+	attrs := []any{"version", version.Version, "node-id", n.id, "name", n.name, "mode", n.mode.Load().String(), "fleet", n.rec.Cluster, "key", n.key.Public().String(),
+		"listen", n.fcListener.Addr().String(), "advertised", n.fcEndpoint(), "state-dir", n.dir.Path(), "admin-socket", n.cfg.AdminSocket, "admin-listen", n.cfg.Settings.AdminListen}
+	if n.body.cons != nil {
+		attrs = append(attrs, "listen-raft", n.cfg.Settings.ListenRaft)
+	}
+	if n.port != nil {
+		attrs = append(attrs, "discovery-beacons", n.port.ListenerAddr().String(), "discovery-answers", n.port.AnsweringAddr().String())
+	} else {
+		attrs = append(attrs, "discovery-beacons", "off")
+	}
+	for _, s := range n.seeds {
+		attrs = append(attrs, "seed", s.Endpoint)
+	}
+	n.log.Info("pace-node serves", attrs...)
+}
+
+func (n *Node) datagrams() <-chan netio.Received {
+	if n.port == nil {
+		return nil
+	}
+	return n.port.Receive()
+}
+
+// beat does what has no deadline of its own.
+func (n *Node) beat(now time.Time) {
+	n.turned.Store(now.UnixNano())
+	n.due(now)
+	n.step(now, tick)
+	n.tickList(now)
+	if n.list.Waiting() > 0 || n.board.Raised("enrollment-window-open") {
+		n.listChanged(now)
+	}
+	if now.Sub(n.relisted) >= relistPeriod {
+		n.readdress(now)
+	}
+	n.publish(now)
+	for id, seen := range map[string]time.Time{"wire-version-seen": n.versionSeen, "identity-cloned": n.clonedSeen} {
+		if !seen.IsZero() && now.Sub(seen) > seenFor {
+			n.board.Clear(id)
+		}
+	}
+	if b := n.body; b != nil && b.learner != nil {
+		silent := n.leaderSilent()
+		n.board.Set(silent >= leaderSilence, "consensus-leader-silent", fmt.Sprintf("no leader was heard for %s", silent.Truncate(time.Second)))
+		offset, known := b.learner.ClockOffset(now)
+		n.board.Set(known && offset.Abs() > fleet.LeaseSlack, "clock-skewed", fmt.Sprintf("the leader's clock is %s ahead of this machine's", offset.Truncate(time.Second)))
+	}
+	if b := n.body; b != nil && b.cons != nil && b.cons.Err() != nil {
+		n.board.Raise("fleet-format-newer", b.cons.Err().Error())
+	}
+}
+
+// leaderSilence is after how long without a leader the condition is raised, and readiness ends.
+const leaderSilence = 90 * time.Second
+
+// health is what the health pages are worked out from.
+func (n *Node) health() control.HealthFacts {
+	l := n.leader()
+	return control.HealthFacts{Alive: n.alive(), Loaded: n.view.Load() != nil, Bound: true, Mode: n.mode.Load().String(), LeaderID: l.id, Leader: l.endpoint, SilentFor: n.leaderSilent()}
+}
+
+// alive reports whether the loop turns; the watchdog asks it too.
+func (n *Node) alive() bool { return time.Since(time.Unix(0, n.turned.Load())) < 10*beatPeriod }
+
+// Alive reports whether the event loop turns.
+func (n *Node) Alive() bool { return n.alive() }
+
+// fail stops the node for a fault that it cannot serve with.
+func (n *Node) fail(err error) {
+	n.log.Error("stopping", "error", err.Error())
+	n.failure.CompareAndSwap(nil, &err)
+	go n.Stop()
+}
+
+// Stop ends everything in order: work at its next boundary, then the loop, then sockets, stores and the directory.
+func (n *Node) Stop() {
+	n.stopOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		defer cancel()
+		n.provisioner.Stop(ctx)
+		n.cancel()
+		close(n.quit)
+		<-n.loopDone
+		if n.http != nil {
+			n.http.Close()
+		}
+		n.server.Close()
+		n.hub.Close()
+		n.fcListener.Close()
+		n.serving0.Wait()
+		n.effects.Wait()
+		n.body.close()
+		if n.port != nil {
+			n.port.Close()
+		}
+		n.target.Close()
+		if err := n.dir.Close(); err != nil {
+			n.log.Error("state directory not released", "error", err.Error())
+		}
+		n.log.Info("stopped", "node-id", n.id)
+		close(n.stopped)
+	})
+	<-n.stopped
+}
+
+// abort undoes a start that failed half-way.
+func (n *Node) abort() {
+	n.cancel()
+	n.inbox.close()
+	n.body.close()
+	if n.provisioner != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		n.provisioner.Stop(ctx)
+	}
+	if n.server != nil {
+		n.server.Close()
+	}
+	if n.hub != nil {
+		n.hub.Close()
+	}
+	if n.fcListener != nil {
+		n.fcListener.Close()
+	}
+	if n.port != nil {
+		n.port.Close()
+	}
+	if n.target != nil {
+		n.target.Close()
+	}
+	n.effects.Wait()
+	if n.dir != nil {
+		n.dir.Close()
+	}
+}
+
+// noise says a repeated line at most once a minute, with how many it stands for. It is the loop's.
+type noise struct {
+	log  *slog.Logger
+	said map[string]time.Time
+	held map[string]int
+}
+
+func (x *noise) say(now time.Time, msg string, attrs ...any) {
+	if x.said == nil {
+		x.said, x.held = map[string]time.Time{}, map[string]int{}
+	}
+	x.held[msg]++
+	if last, ok := x.said[msg]; ok && now.Sub(last) < time.Minute {
+		return
+	}
+	x.said[msg] = now
+	x.log.Warn(msg, append(attrs, "stands-for", x.held[msg])...)
+	x.held[msg] = 0
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
+}

@@ -1,0 +1,166 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/statedir"
+	"pace-node/internal/wire"
+)
+
+// publish makes who leads readable by every goroutine.
+func (n *Node) publish(time.Time) {
+	b := n.body
+	n.serving.Store(b)
+	var l leaderInfo
+	switch {
+	case b == nil:
+	case b.cons != nil:
+		l.id = b.cons.Leader()
+		if l.id == n.id {
+			l.endpoint, l.key = n.fcEndpoint(), n.key.Public()
+		} else if m, ok := b.view().Member(l.id); ok {
+			l.endpoint, l.key = m.Endpoints.FC, m.Key
+		}
+	default:
+		st := b.learner.Status()
+		l.id, l.endpoint = st.LeaderID, st.LeaderEndpoint
+		if m, ok := b.view().Member(l.id); ok {
+			l.key = m.Key
+			l.endpoint = cmp.Or(l.endpoint, m.Endpoints.FC)
+		}
+	}
+	if old := n.leads.Load(); old == nil || *old != l {
+		n.leads.Store(&l)
+		if n.form != nil && n.exchange != nil {
+			n.refreshSelf(time.Now())
+		}
+	}
+}
+
+// install makes a rebuilt body the node's own.
+func (n *Node) install(now time.Time, b *body) {
+	n.body = b
+	n.serving.Store(b)
+	n.raftPort = cmp.Or(b.raftPort, n.raftPort)
+	b.start()
+	n.leadership(now)
+	n.viewChanged(now, b)
+}
+
+// viewChanged looks at the state that was just applied.
+func (n *Node) viewChanged(now time.Time, b *body) {
+	if n.body != b {
+		return
+	}
+	v := b.view()
+	own := n.form.Own()
+	if b.cons != nil {
+		if v.Established() && !own.Established {
+			n.established(now)
+		}
+		if v.Len() > 1 && (own.Mode == formation.Solitary || own.Mode == formation.Pending) {
+			n.step(now, formation.Event{Kind: formation.EvOwnFleetRecordedMachine})
+		}
+	}
+	for _, s := range n.hub.Sessions() {
+		if _, revoked := v.Revoked(s.Peer()); revoked && s.Inbound() {
+			n.effect(func(context.Context) { s.Close(errRevoked) })
+		}
+	}
+	if m, ok := v.Member(n.id); ok {
+		n.confirmOwn(m)
+	}
+	for id := range n.lastHeard {
+		if _, ok := v.Member(id); !ok {
+			delete(n.lastHeard, id)
+			n.provisioner.Removed(id)
+		}
+	}
+	if b.layer != nil {
+		b.layer.Recheck()
+	}
+	n.refreshSelf(now)
+	n.showFleet(v, own)
+	n.leadership(now)
+}
+
+var errRevoked = errors.New("the fleet has forgotten this machine")
+
+// established keeps for ever that the own fleet of one is more than that.
+func (n *Node) established(now time.Time) {
+	n.keepRecord(func(rec *statedir.Record) { rec.Established = true })
+	n.step(now, formation.Event{Kind: formation.EvEstablished})
+}
+
+// confirmOwn ends this machine's wish once the fleet's state holds that its configuration was confirmed.
+func (n *Node) confirmOwn(m fleet.Member) {
+	p := m.Provision
+	if len(p.Outcomes) == 0 {
+		return
+	}
+	last := p.Outcomes[len(p.Outcomes)-1]
+	mark := fmt.Sprint(p.LastSuccess, last, len(p.Outcomes))
+	if mark == n.confirmed {
+		return
+	}
+	n.confirmed = mark
+	if last.Result == "provisioned" && p.ConfigDigest != "" && p.ConfigDigest == n.target.Digest() {
+		n.target.Confirmed(p.ConfigDigest)
+	}
+}
+
+// showFleet raises what the fleet's state alone shows.
+func (n *Node) showFleet(v *fleet.View, own formation.Own) {
+	voters := v.Voters()
+	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s depend on one voter", plural(v.Len()-1, "machine", "machines")), "ID", "HOST:6680")
+	if holder := v.HolderBack(); holder != "" {
+		n.board.Raise("mixed-node-versions", control.Word(holder)+" runs a version that holds the fleet's format back")
+	} else {
+		n.board.Clear("mixed-node-versions")
+	}
+	n.pinDisagrees.Store(n.form.PinDisagrees())
+	n.board.Set(n.pinDisagrees.Load(), "pin-disagrees", "--fleet-id does not admit the fleet "+control.Word(own.Cluster)+", which this machine is in; it takes no work")
+}
+
+// showOwn raises what the record alone shows.
+func (n *Node) showOwn() {
+	var all string
+	for _, c := range n.rec.RevokedIn {
+		if all != "" {
+			all += ", "
+		}
+		all += control.Word(c)
+	}
+	n.board.Set(all != "", "own-key-revoked", "this machine's key is revoked in "+all)
+	if v := n.view.Load(); v != nil {
+		n.showFleet(v, n.form.Own())
+	}
+}
+
+// forgotten is the learner's word that its fleet has forgotten it.
+func (n *Node) forgotten(now time.Time, b *body, revision uint64) {
+	if n.body != b {
+		return
+	}
+	n.log.Warn("the fleet has forgotten this machine: it becomes a fleet of its own", "fleet", control.Word(b.cluster), "revision", revision)
+	n.step(now, formation.Event{Kind: formation.EvForgotten})
+}
+
+// greeted is told of each Hello of a peer.
+func (n *Node) greeted(now time.Time, p control.Peer, h wire.Hello) {
+	m, ok := n.view.Load().ByKey(p.Key)
+	if !ok {
+		return
+	}
+	n.lastHeard[m.ID] = now
+	if n.body.leads() {
+		n.provisioner.SessionUp(m.ID)
+	}
+}
