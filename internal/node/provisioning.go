@@ -120,10 +120,11 @@ func (n *Node) announced(now time.Time, id string, a wire.Announce) {
 	}
 }
 
-// startupEvent is this start, signed for the fleet's leader. Each one has the next sequence.
-func (n *Node) startupEvent(a wire.Announce) wire.StartupEvent {
-	v, sequence := n.view.Load(), n.target.NextSequence()
-	e := wire.StartupEvent{Cluster: v.Cluster(), Node: n.id, Component: a.Component, BootID: n.target.BootID(), Sequence: sequence,
+// startupEvent is this start, signed for the fleet's leader. Each one has the next sequence. The fleet is the serving
+// body's: the view has none before a new learner's first snapshot, and the first event would be sent in vain.
+func (n *Node) startupEvent(b *body, a wire.Announce) wire.StartupEvent {
+	sequence := n.target.NextSequence()
+	e := wire.StartupEvent{Cluster: b.cluster, Node: n.id, Component: a.Component, BootID: n.target.BootID(), Sequence: sequence,
 		At: uint64(max(time.Now().Unix(), 0)), AgeMS: uint64(time.Since(n.started).Milliseconds()), Version: a.Version}
 	e.Signature = n.key.Sign(e.Message())
 	return e
@@ -135,10 +136,11 @@ func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 	wait := startupRetryFirst
 	for {
 		a := n.announcement()
-		if !a.Wants {
+		b := n.serving.Load()
+		if !a.Wants || b == nil {
 			return
 		}
-		answer, err := n.sendStartup(ctx, s, n.startupEvent(a))
+		answer, err := n.sendStartup(ctx, s, n.startupEvent(b, a))
 		if err == nil {
 			n.log.Debug("startup event heard", "admitted", answer.Admitted, "refused", control.Word(answer.Refused))
 			return
