@@ -3,6 +3,8 @@
 package statedir
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,6 +167,17 @@ var refusals = []struct {
 		write(t, dir+"/formation.json", []byte("pace-node-record 2 and what else it will say\nnot JSON"))
 		return dir
 	}, ErrNewerFormat, []string{"formation.json", "later version", "format 2", "reads up to 1", "install that version"}},
+	{"record with a field of nobody's", false, func(t *testing.T, dir string) string {
+		_, body, _ := bytes.Cut(read1(t, dir+"/formation.json"), []byte("\n"))
+		body = bytes.Replace(body, []byte("{"), []byte(`{"later": 1,`), 1)
+		write(t, dir+"/formation.json", append(fmt.Appendf(nil, "pace-node-record 1 %x\n", sha256.Sum256(body)), body...))
+		return dir
+	}, ErrDamaged, []string{"formation.json does not read", `"later"`}},
+	{"empty record, no lock's file", false, func(t *testing.T, dir string) string {
+		os.Remove(dir + "/node.lock")
+		write(t, dir+"/formation.json", nil)
+		return dir
+	}, ErrDamaged, []string{"formation.json does not read"}},
 	{"record too large", false, func(t *testing.T, dir string) string {
 		write(t, dir+"/formation.json", make([]byte, maxRecordBytes+1))
 		return dir
