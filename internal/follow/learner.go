@@ -32,6 +32,8 @@ type LearnerConfig struct {
 	OnFormatNewer func(error)
 	// OnRefused is told a voter's error frame, whatever it is.
 	OnRefused func(voter string, e *wire.Error)
+	// OnLeader is told that a heartbeat named a leader other than the one before it; Status says which.
+	OnLeader func()
 	// OnOtherEpoch is told that a voter is in another recovery epoch than this machine.
 	OnOtherEpoch func(voter string, epoch uint64)
 	Logger       *slog.Logger

@@ -181,10 +181,14 @@ func (s *session) heartbeat(b []byte, now time.Time) error {
 	l.mu.Lock()
 	l.clock = clock{wall: time.UnixMilli(int64(min(h.WallMS, 1<<62))), at: now, ok: true}
 	l.status.Term, l.status.VoterRevision, l.status.LeaderSilent = h.Term, h.Revision, silent
-	if h.LeaderID != "" {
+	other := h.LeaderID != "" && (h.LeaderID != l.status.LeaderID || h.LeaderEndpoint != l.status.LeaderEndpoint)
+	if other {
 		l.status.LeaderID, l.status.LeaderEndpoint = h.LeaderID, h.LeaderEndpoint
 	}
 	l.mu.Unlock()
+	if other && l.cfg.OnLeader != nil {
+		l.cfg.OnLeader()
+	}
 	// Only a voter that hears its leader confirms a term: a lone one raises its own in vain.
 	if led := h.LeaderID != "" && silent < SilenceLimit; led {
 		s.healthy, s.firstLL = true, time.Time{}

@@ -139,6 +139,14 @@ func (b *body) openLearner(rec statedir.Record) error {
 		OnForgotten: func(revision uint64) {
 			b.n.post(func(now time.Time) { b.n.forgotten(now, b, revision) })
 		},
+		OnLeader: func() {
+			b.n.post(func(now time.Time) {
+				if b.n.body == b {
+					b.n.publish(now)
+					b.n.tellStarts()
+				}
+			})
+		},
 		OnFormatNewer: func(err error) { b.n.board.Raise("fleet-format-newer", err.Error()) },
 		Rand:          b.n.cfg.Random,
 	})

@@ -74,14 +74,19 @@ func (n *Node) measureLoop(now time.Time, s *control.Snapshot) {
 	}
 	s.Set("pace_enrollment_waiting", float64(n.list.Waiting()))
 	for _, x := range n.provisioner.Samples(now) {
+		var labels []string
+		if x.Label != "" {
+			labels = []string{x.Value}
+		}
 		if x.Kind == provision.KindHistogram {
+			d := control.Distribution{Count: x.Count, Sum: x.Sum, Buckets: make(map[float64]uint64, len(x.Buckets))}
+			for _, b := range x.Buckets {
+				d.Buckets[b.UpTo] = b.Count
+			}
+			s.SetDistribution(x.Metric, d, labels...)
 			continue
 		}
-		if x.Label == "" {
-			s.Set(x.Metric, x.V)
-		} else {
-			s.Set(x.Metric, x.V, x.Value)
-		}
+		s.Set(x.Metric, x.V, labels...)
 	}
 }
 

@@ -253,6 +253,45 @@ func (s *serial) run(ctx context.Context) {
 	}
 }
 
+// keyed is a serial for each key: what the loop says of one machine is committed in the order in which it was said, and
+// machines do not wait for one another.
+type keyed struct {
+	mu    sync.Mutex
+	lines map[string]*serial
+	n     *Node
+
+	sweepAt int // how many lines there may be before the idle ones are dropped
+}
+
+// minSweep keeps a small fleet from sweeping at every put.
+const minSweep = 64
+
+func (k *keyed) put(key string, f func(context.Context)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	line := k.lines[key]
+	if line == nil {
+		line = &serial{n: k.n}
+		k.lines[key] = line
+	}
+	line.put(f)
+	if len(k.lines) < k.sweepAt {
+		return
+	}
+	for other, line := range k.lines {
+		if line.idle() {
+			delete(k.lines, other)
+		}
+	}
+	k.sweepAt = 2*len(k.lines) + minSweep
+}
+
+func (s *serial) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.running
+}
+
 func targetText(t *formation.Target) string {
 	if t == nil {
 		return ""

@@ -75,7 +75,8 @@ type Node struct {
 	loopDone chan struct{}
 	effects  sync.WaitGroup
 	serving0 sync.WaitGroup
-	records  serial
+	records  serial // of the formation record
+	outcomes keyed  // of provisioning, by machine
 	stopOnce sync.Once
 	stopped  chan struct{}
 	failure  atomic.Pointer[error]
@@ -119,7 +120,7 @@ type Node struct {
 	versionSeen time.Time
 	clonedSeen  time.Time
 	confirmed   string
-	toldOn      *netio.Session // the session on which this start was told
+	toldOn      map[*netio.Session]bool // sessions with voters on which this start was told
 	noise       noise
 
 	// Read by any goroutine.
@@ -151,6 +152,7 @@ func Start(cfg Config) (n *Node, err error) {
 		stopped: make(chan struct{}), waiters: map[enroll.RowID][]*waiter{}, formats: map[enroll.RowID]int{}, foreign: map[string]foreignSeen{},
 		lastHeard: map[string]time.Time{}, seedSaid: map[string]string{}}
 	n.records.n = n
+	n.outcomes = keyed{lines: map[string]*serial{}, n: n}
 	n.noise.log = n.log
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.board = control.NewBoard(n.log)

@@ -42,8 +42,17 @@ func (n *Node) startProvisioner() error {
 			return identity.PublicKey{}, provision.StandingUnknown
 		},
 		Commit: func(ctx context.Context, id string, p fleet.Provision) error {
-			_, err := n.propose(ctx, fleet.ProvisionUpdate(id, p))
-			return err
+			done := make(chan error, 1)
+			n.outcomes.put(id, func(context.Context) {
+				_, err := n.propose(ctx, fleet.ProvisionUpdate(id, p))
+				done <- err
+			})
+			select {
+			case err := <-done:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		},
 		Load: func() map[string]fleet.Provision {
 			out := map[string]fleet.Provision{}
@@ -84,7 +93,7 @@ func (n *Node) recordProvision(id string, p fleet.Provision) {
 	if !b.leads() {
 		return
 	}
-	n.effect(func(ctx context.Context) {
+	n.outcomes.put(id, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 		defer cancel()
 		if _, err := b.propose(ctx, fleet.ProvisionUpdate(id, p)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"pace-node/internal/enroll"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
 	"pace-node/internal/statedir"
@@ -92,12 +93,12 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 			rec.Established = true
 		}
 	case formation.EffectDissolve:
-		roster, err := wire.DecodeDocument[wire.Roster](a.Roster)
-		if err != nil {
-			return rec, fmt.Errorf("the approved roster does not read: %w", err)
+		if n.rec.Target == nil {
+			return rec, fmt.Errorf("an approval came and no fleet was asked")
 		}
-		if roster.Self.ID != n.id || roster.Self.Key != n.key.Public().String() {
-			return rec, fmt.Errorf("the approved roster holds another machine in this one's place")
+		roster, err := enroll.CheckRoster(a.Roster, n.rec.Target.Cluster, n.id, n.key.Public())
+		if err != nil {
+			return rec, err
 		}
 		rec.Cluster, rec.Created, rec.Established = roster.Cluster, roster.Created, true
 		rec.Joined = &statedir.Joined{Signer: n.admittedBy.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}

@@ -50,7 +50,7 @@ func (n *Node) serve() {
 	}
 	if n.cfg.Settings.AdminListen != "" {
 		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
-			Hosts: func() []string { return []string{n.name, n.cfg.HostName} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
+			Hosts: func() []string { return []string{n.name, n.cfg.HostName, n.advertisedHost} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
 	}
 	n.step1(tick)
 }

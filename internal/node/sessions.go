@@ -190,13 +190,9 @@ func (n *Node) voterSessions() []*netio.Session {
 	return out
 }
 
-// announceTo says it on one session. A machine that wants provisioning tells its start there too, once a session.
+// announceTo says it on one session.
 func (n *Node) announceTo(_ time.Time, s *netio.Session) {
 	a := n.announcement()
-	tell := a.Wants && n.toldOn != s
-	if tell {
-		n.toldOn = s
-	}
 	n.effect(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -207,10 +203,35 @@ func (n *Node) announceTo(_ time.Time, s *netio.Session) {
 		if err != nil {
 			n.log.Debug("announcement not taken", "to", s.RemoteAddr().String(), "error", err.Error())
 		}
-		if tell {
-			n.tellStartup(ctx, s)
-		}
 	})
+	n.tellStarts()
+}
+
+// tellStarts tells this start to the voters whose sessions have not heard it, where this machine wants provisioning. Not
+// before it has applied the fleet's state and knows who leads: until then it would refuse the leader that comes to work.
+func (n *Node) tellStarts() {
+	b := n.body
+	if b == nil || b.learner == nil || b.view().Cluster() == "" || n.leader().key.IsZero() {
+		return
+	}
+	var untold []*netio.Session
+	told := map[*netio.Session]bool{} // of those that are still open
+	for _, s := range n.voterSessions() {
+		if told[s] = n.toldOn[s]; !told[s] {
+			untold = append(untold, s)
+		}
+	}
+	n.toldOn = told
+	if len(untold) == 0 {
+		return
+	}
+	if wants, _ := n.target.Wants(); !wants {
+		return
+	}
+	for _, s := range untold {
+		told[s] = true
+		n.effect(func(ctx context.Context) { n.tellStartup(ctx, s) })
+	}
 }
 
 // callMember is one request to a member's session; this machine itself is called in process.

@@ -179,6 +179,9 @@ func (n *Node) clusterStatus(ctx context.Context) (json.RawMessage, error) {
 	for m := range v.Members() {
 		s := control.MemberStatus{ID: m.ID, Key: m.Key.String(), Name: m.Name, Labels: m.Labels, Role: string(m.Role), Platform: m.Platform, Version: m.Version,
 			Provisioning: provisioningText(m), Endpoints: m.Endpoints, Self: m.ID == n.id, Arrived: m.Arrived, Admitted: m.Admitted, AdmittedBy: m.AdmittedBy}
+		if m.Admitted > 0 {
+			s.AdmittedMS = max(time.Now().Unix()-m.Admitted, 0) * 1000
+		}
 		switch {
 		case m.ID == n.id:
 			zero := int64(0)

@@ -89,6 +89,7 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	n.refreshSelf(now)
 	n.showFleet(v, own)
 	n.leadership(now)
+	n.tellStarts()
 }
 
 var errRevoked = errors.New("the fleet has forgotten this machine")

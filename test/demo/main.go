@@ -339,7 +339,7 @@ func (d *demo) logs() {
 	for _, n := range d.nodes {
 		b, _ := os.ReadFile(n.log)
 		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-		fmt.Printf("\n--- %s\n%s\n", n.log, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+		fmt.Printf("\n--- %s\n%s\n", n.log, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 	}
 }
 
