@@ -50,6 +50,7 @@ type HubConfig struct {
 type Hub struct {
 	cfg    HubConfig
 	noise  *noise
+	shows  *presenter
 	server *tls.Config
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -81,7 +82,7 @@ func NewHub(cfg HubConfig) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, noise: newNoise(cfg.Logger),
-		server:     ServerTLS(cfg.Key, cfg.ALPN),
+		shows:      newPresenter(cfg.Key),
 		wake:       make(chan struct{}, 1),
 		listeners:  map[net.Listener]struct{}{},
 		sessions:   map[uint64]*Session{},
@@ -91,6 +92,7 @@ func NewHub(cfg HubConfig) *Hub {
 		dialing:    map[identity.PublicKey]chan struct{}{},
 		admission:  NewAdmission(cfg.Admission, cfg.Loopback),
 	}
+	h.server = h.shows.server(cfg.ALPN)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.goes(h.janitor)
 	return h
@@ -218,7 +220,7 @@ func (h *Hub) Dial(ctx context.Context, endpoint string, want *identity.PublicKe
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", endpoint, h.gone(err))
 	}
-	conn := tls.Client(raw, ClientTLS(h.cfg.Key, h.cfg.ALPN, want))
+	conn := tls.Client(raw, h.shows.client(h.cfg.ALPN, want))
 	hctx, hcancel := context.WithTimeout(ctx, HandshakeWithin)
 	defer hcancel()
 	err = conn.HandshakeContext(hctx)

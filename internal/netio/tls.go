@@ -46,24 +46,38 @@ func certificate(key identity.PrivateKey) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}, nil
 }
 
+// presenter shows the own certificate: made once, for making one costs a signature.
+type presenter struct {
+	cert tls.Certificate
+	err  error
+}
+
+func newPresenter(key identity.PrivateKey) *presenter {
+	p := &presenter{}
+	// It can't fail for a key of package identity; for the zero key every handshake fails and says so.
+	p.cert, p.err = certificate(key)
+	return p
+}
+
 // config is what both ends share: TLS 1.3, the own key, no resumption.
-func config(key identity.PrivateKey, alpn string) *tls.Config {
-	c := &tls.Config{
+func (p *presenter) config(alpn string) *tls.Config {
+	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             []string{alpn},
 		SessionTicketsDisabled: true,
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &p.cert, p.err },
+		GetClientCertificate:   func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &p.cert, p.err },
 	}
-	cert, err := certificate(key)
-	// It can't fail for a key of package identity; for the zero key every handshake fails and says so.
-	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, err }
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, err }
-	return c
 }
 
 // ServerTLS returns the configuration of the listening end: TLS 1.3 only, alpn only, and a peer that shows a
 // certificate with an Ed25519 key. No name, date, issuer or earlier session is looked at: the key is the peer.
 func ServerTLS(key identity.PrivateKey, alpn string) *tls.Config {
-	c := config(key, alpn)
+	return newPresenter(key).server(alpn)
+}
+
+func (p *presenter) server(alpn string) *tls.Config {
+	c := p.config(alpn)
 	// Asked for, not required: a missing one is refused below, under its own name.
 	c.ClientAuth = tls.RequestClientCert
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -83,7 +97,11 @@ func ServerTLS(key identity.PrivateKey, alpn string) *tls.Config {
 
 // ClientTLS returns the configuration of the dialing end; want is the key that must answer, nil for any.
 func ClientTLS(key identity.PrivateKey, alpn string, want *identity.PublicKey) *tls.Config {
-	c := config(key, alpn)
+	return newPresenter(key).client(alpn, want)
+}
+
+func (p *presenter) client(alpn string, want *identity.PublicKey) *tls.Config {
+	c := p.config(alpn)
 	c.InsecureSkipVerify = true // names and issuers prove nothing here: VerifyConnection checks the key
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		got, err := peerKey(s, alpn)
