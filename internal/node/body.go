@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pace-node/internal/consensus"
@@ -29,10 +30,11 @@ type body struct {
 	cluster  string
 	raftPort uint16 // where voters reach this one; 0 on a learner
 
-	cons    *consensus.Consensus // solitary, pending, voter
-	layer   *netio.RaftLayer     // beside cons: the consensus port
-	source  *follow.Source       // beside cons: what learners follow
-	learner *follow.Learner      // learner
+	cons    *consensus.Consensus                // solitary, pending, voter
+	opened  atomic.Pointer[consensus.Consensus] // cons, for the layer's goroutines, which start before it
+	layer   *netio.RaftLayer                    // beside cons: the consensus port
+	source  *follow.Source                      // beside cons: what learners follow
+	learner *follow.Learner                     // learner
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -70,7 +72,7 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 	b.raftPort = portOf(listener.Addr().String())
 	layer := netio.NewRaftLayer(netio.RaftConfig{
 		Key: n.key, NodeID: n.id, Cluster: rec.Cluster, Listen: listener, Dialer: n.cfg.Network.Dial, Logger: n.log,
-		Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
+		Epoch: b.epoch, Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
 	})
 	b.layer = layer
 	b.source = follow.NewSource(follow.SourceConfig{
@@ -112,6 +114,7 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 		layer.Close()
 		return err
 	}
+	b.opened.Store(b.cons)
 	n.view.Store(b.cons.View())
 	return nil
 }
@@ -237,14 +240,27 @@ func (b *body) close() {
 }
 
 var (
-	errRaftCluster = errors.New("the stream is of another fleet")
-	errRaftKey     = errors.New("the key is not the roster's for that voter")
-	errRaftRole    = errors.New("the sender is no voter")
+	errRaftStarting = errors.New("the store is still being opened")
+	errRaftCluster  = errors.New("the stream is of another fleet")
+	errRaftKey      = errors.New("the key is not the roster's for that voter")
+	errRaftRole     = errors.New("the sender is no voter")
 )
+
+// epoch is the recovery epoch of the state, 0 while the store is still being opened.
+func (b *body) epoch() uint64 {
+	if c := b.opened.Load(); c != nil {
+		return c.View().Epoch()
+	}
+	return 0
+}
 
 // guard serves a raft stream only to a voter of the applied roster under its own key. raft itself checks none of this.
 func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
-	v := b.cons.View()
+	c := b.opened.Load()
+	if c == nil {
+		return errRaftStarting
+	}
+	v := c.View()
 	if h.Cluster != v.Cluster() {
 		return errRaftCluster
 	}
@@ -260,7 +276,11 @@ func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
 
 // resolve says where a voter is and under which key; the address decides nothing, the key does.
 func (b *body) resolve(id string) (endpoint string, key identity.PublicKey, err error) {
-	m, ok := b.cons.View().Member(id)
+	c := b.opened.Load()
+	if c == nil {
+		return "", key, errRaftStarting
+	}
+	m, ok := c.View().Member(id)
 	if !ok {
 		return "", key, fmt.Errorf("no member has the id %q", id)
 	}

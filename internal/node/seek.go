@@ -45,7 +45,7 @@ func (n *Node) fetchSummary(ctx context.Context, endpoint string, want *identity
 	if err != nil {
 		return formation.Fleet{}, err
 	}
-	defer n.release(s)
+	defer s.Close(errReleased)
 	return n.summaryOver(ctx, s, origin)
 }
 
@@ -70,16 +70,6 @@ func (n *Node) summaryOver(ctx context.Context, s *netio.Session, origin formati
 		return formation.Fleet{}, errors.New("the fleet summary's signature does not verify")
 	}
 	return formation.FleetOf(&ans.Summary, key, origin, s.RemoteAddr()), nil
-}
-
-// release closes a session that nobody of the fleet stands behind: whoever opened it is done with it.
-func (n *Node) release(s *netio.Session) {
-	if v := n.view.Load(); v != nil {
-		if _, ok := v.ByKey(s.Peer()); ok {
-			return
-		}
-	}
-	s.Close(errReleased)
 }
 
 var errReleased = errors.New("done with it")
@@ -148,7 +138,7 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 	keep := false
 	defer func() {
 		if !keep {
-			n.release(s)
+			s.Close(errReleased)
 		}
 	}()
 	if err := n.hello(first, s); err != nil {

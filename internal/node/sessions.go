@@ -82,17 +82,11 @@ func (n *Node) memberSession(ctx context.Context, m fleet.Member, proven string)
 		if e == "" {
 			continue
 		}
-		s, err := n.hub.Dial(ctx, e, &m.Key)
-		if err != nil {
-			last = err
-			continue
+		s, err := n.hub.Connect(ctx, e, m.Key, n.hello)
+		if err == nil {
+			return s, nil
 		}
-		if err := n.hello(ctx, s); err != nil {
-			s.Close(err)
-			last = err
-			continue
-		}
-		return s, nil
+		last = err
 	}
 	if last == nil {
 		last = errors.New("no endpoint of it is known")
