@@ -133,7 +133,7 @@ func TestStrangerIsServedAndClosed(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		call(t, s, wire.VerbHello, "x")
 		time.Sleep(9 * time.Second)
-		call(t, s, wire.VerbEnrollControl, "x")
+		call(t, s, wire.VerbEnrollControl, "an answer that is longer than a request's header")
 		began := time.Now()
 		<-s.Done()
 		if d := time.Since(began); d != netio.CloseAfterAnswer {

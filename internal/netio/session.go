@@ -231,7 +231,7 @@ func (t *sessionStream) Read(b []byte) (int, error) {
 
 // Write implements net.Conn. The first bytes on a stream of this side are a request's header, on the peer's an answer.
 func (t *sessionStream) Write(b []byte) (int, error) {
-	if len(b) >= wire.RequestHeaderSize && t.begun.CompareAndSwap(false, true) && !t.theirs {
+	if !t.theirs && len(b) >= wire.RequestHeaderSize && t.begun.CompareAndSwap(false, true) {
 		t.session.note(wire.Verb(b[2]))
 	}
 	n, err := t.Stream.Write(b)
