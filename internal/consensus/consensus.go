@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -53,14 +52,6 @@ const (
 	storeFile   = "raft.db"
 	clusterFile = "cluster"
 )
-
-// Points names the places at which a test build may end the process.
-var Points = []string{
-	"consensus.cluster-file.before", "consensus.cluster-file.after",
-	"consensus.bootstrap.before", "consensus.bootstrap.after",
-	"consensus.found.before", "consensus.found.after",
-	"consensus.commit.before", "consensus.commit.after",
-}
 
 // Layer carries raft streams between voters by node id; package netio has the one that the product uses. Dial takes a
 // node id, and is bounded by ctx.
@@ -129,11 +120,14 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 		return nil, err
 	}
 	path := filepath.Join(cfg.Dir, storeFile)
+	if err := makeStore(cfg, path); err != nil {
+		return nil, err
+	}
 	if err := checkStore(path); err != nil {
 		return nil, err
 	}
 	logger := hclogOver(cfg.Logger)
-	store, err := raftboltdb.New(raftboltdb.Options{Path: path, NoSync: cfg.NoSync, BoltOptions: boltOptions()})
+	store, err := openBolt(cfg, path)
 	if err != nil {
 		return nil, damaged(path, err)
 	}
@@ -160,21 +154,14 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 		return nil, err
 	}
 	existing, err := raft.HasExistingState(store, store, snaps)
+	if err == nil && !existing {
+		err = errors.New("it holds no fleet")
+	}
 	if err != nil {
 		return fail(damaged(path, err))
 	}
-	if !existing {
-		if cfg.Bootstrap == nil {
-			return fail(fmt.Errorf("the consensus store in %s is empty and nothing says how to found it", cfg.Dir))
-		}
-		cfg.Point("consensus.bootstrap.before")
-		first := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(cfg.NodeID)}}}
-		if err := raft.BootstrapCluster(conf, store, store, snaps, c.trans, first); err != nil {
-			return fail(fmt.Errorf("found the consensus store in %s: %w", cfg.Dir, err))
-		}
-		cfg.Point("consensus.bootstrap.after")
-	}
-	if c.raft, err = raft.NewRaft(conf, c.fsm, store, store, snaps, c.trans); err != nil {
+	durable := &pointed{store, cfg.Point}
+	if c.raft, err = raft.NewRaft(conf, c.fsm, durable, durable, snaps, c.trans); err != nil {
 		return fail(damaged(path, err))
 	}
 	c.wait.Add(1)
@@ -204,6 +191,10 @@ func (c *Consensus) settle(ctx context.Context) error {
 	}
 	if err := c.Barrier(ctx); err != nil {
 		return fmt.Errorf("lead a fleet of one: %w", err)
+	}
+	// The barrier passes a command that was read and not applied: raft ends a moment later.
+	if err := c.Err(); err != nil {
+		return err
 	}
 	if c.View().Revision() > 0 {
 		return nil
@@ -374,73 +365,6 @@ func wait(ctx context.Context, f raft.Future) error {
 	case <-ctx.Done():
 		return ErrTimeout
 	}
-}
-
-// claimFolder makes the store's folder and the file that names its fleet, or checks the one that is there.
-func claimFolder(cfg Config) error {
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("make the consensus store's folder: %w", err)
-	}
-	path := filepath.Join(cfg.Dir, clusterFile)
-	have, err := Owner(cfg.Dir)
-	switch {
-	case err != nil:
-		return err
-	case have == cfg.Cluster:
-		return nil
-	case have != "":
-		return fmt.Errorf("%w: %s is fleet %q's, and this machine is in fleet %q; move %s away", ErrOtherCluster, cfg.Dir, have, cfg.Cluster, cfg.Dir)
-	}
-	if _, err := os.Stat(filepath.Join(cfg.Dir, storeFile)); err == nil {
-		return fmt.Errorf("%w: %s is missing beside a store; restore the state directory, or move %s away", ErrDamaged, path, cfg.Dir)
-	}
-	cfg.Point("consensus.cluster-file.before")
-	if err := writeFile(path, []byte(cfg.Cluster+"\n"), cfg.NoSync); err != nil {
-		return fmt.Errorf("name the consensus store's fleet: %w", err)
-	}
-	cfg.Point("consensus.cluster-file.after")
-	return nil
-}
-
-// Owner is the cluster id that the store's folder is kept for, or empty where it is not named yet.
-func Owner(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, clusterFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read which fleet the consensus store is for: %w", err)
-	}
-	name := string(b)
-	if len(name) < 2 || name[len(name)-1] != '\n' {
-		return "", fmt.Errorf("%w: %s does not name a fleet; restore the state directory, or move %s away", ErrDamaged, filepath.Join(dir, clusterFile), dir)
-	}
-	return name[:len(name)-1], nil
-}
-
-func writeFile(path string, b []byte, noSync bool) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil && !noSync {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return err
-	}
-	if noSync {
-		return nil
-	}
-	return syncDir(filepath.Dir(path))
 }
 
 // machine is raft's state machine: it forwards to fleet.State and publishes views.

@@ -368,3 +368,25 @@ func BenchmarkApply(b *testing.B) {
 		})
 	}
 }
+
+// TestInterruptedMakingOfTheStoreBeginsAgain has what a power cut leaves of a store that never got its name.
+func TestInterruptedMakingOfTheStoreBeginsAgain(t *testing.T) {
+	for name, left := range map[string][]byte{"empty": {}, "torn": []byte("half a page")} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "raft")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, storeFile+newMark), left, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := open(t, config(dir))
+			if !c.IsLeader() || c.View().Cluster() != "c-office" {
+				t.Fatalf("cluster %q, leader %v", c.View().Cluster(), c.IsLeader())
+			}
+			if _, err := os.Lstat(filepath.Join(dir, storeFile+newMark)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("it is still there: %v", err)
+			}
+		})
+	}
+}
