@@ -217,13 +217,11 @@ func (n *Node) tell(row enroll.RowID, make func(*waiter) wire.EnrollAnswer, last
 	})
 }
 
-// stopAdmitting ends the window and sends everybody who waits to the fleet that this node asks itself.
-func (n *Node) stopAdmitting(now time.Time) {
+// stopAdmitting ends the window and sends everybody who waits elsewhere: to the fleet that this node asks itself, or to
+// whoever leads now.
+func (n *Node) stopAdmitting(now time.Time, elsewhere string) {
 	n.list.Drop()
-	e := n.notLeader("this machine does not lead a fleet that admits machines")
-	if own := n.form.Own(); own.Target != nil {
-		e.Text = own.Target.Endpoint
-	}
+	e := wire.NewError(wire.CodeNotLeader, elsewhere, "this machine does not lead a fleet that admits machines")
 	for _, all := range n.waiters {
 		for _, w := range all {
 			w.end(e)

@@ -90,7 +90,31 @@ func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest,
 	if b == nil || b.source == nil {
 		return n.notLeader("only voters are followed")
 	}
+	ended := make(chan struct{})
+	n.followers.Store(p.Session, ended)
+	defer func() {
+		n.followers.CompareAndDelete(p.Session, ended)
+		close(ended)
+	}()
 	return b.source.Serve(ctx, m.ID, r, push)
+}
+
+// lastWordTime is what a forgotten machine that follows is given to be sent the entry that says so.
+const lastWordTime = time.Second
+
+// lastWord waits until a session that is about to be closed has been sent everything that its Follow is owed.
+func (n *Node) lastWord(ctx context.Context, s *netio.Session) {
+	ended, ok := n.followers.Load(s)
+	if !ok {
+		return
+	}
+	timer := time.NewTimer(lastWordTime)
+	defer timer.Stop()
+	select {
+	case <-ended.(chan struct{}):
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // notLeader is error 5: its text is where the leader is, so that a client can follow it.

@@ -194,7 +194,7 @@ func (b *body) start() {
 		return
 	}
 	b.wait.Go(func() {
-		if err := b.learner.Run(b.ctx, n.dialVoter); err != nil && b.ctx.Err() == nil {
+		if err := b.learner.Run(b.ctx, n.dialVoter); err != nil && b.ctx.Err() == nil && !errors.Is(err, follow.ErrForgotten) {
 			n.log.Error("following the fleet ended", "error", err.Error())
 		}
 	})

@@ -89,7 +89,7 @@ func (n *Node) move(now time.Time, a formation.Action) {
 	n.inMove = true
 	n.log.Info("moving", "from", tr.From.String(), "to", tr.To.String(), "because", tr.On.String(), "fleet", control.Word(rec.Cluster), "target", targetText(a.Target))
 	if tr.From == formation.Solitary && tr.To == formation.Pending {
-		n.stopAdmitting(now)
+		n.stopAdmitting(now, a.Target.Endpoint)
 	}
 	old := n.body
 	if tr.Rebuild {

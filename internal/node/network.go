@@ -18,6 +18,4 @@ type Network interface {
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	// Address is the address that this machine is to be dialled at now, or false where it has none.
 	Address(port netio.DatagramPort) (netip.Addr, bool)
-	// Own reports whether a is an address of this machine.
-	Own(a netip.Addr) bool
 }

@@ -92,6 +92,7 @@ type Node struct {
 	queue          *queue.Queue
 	leases         *leaseBook
 	fcListener     net.Listener
+	adminListener  net.Listener // nil: none
 	fcPort         uint16
 	raftPort       uint16
 	advertisedHost string
@@ -124,6 +125,7 @@ type Node struct {
 	noise       noise
 
 	// Read by any goroutine.
+	followers    sync.Map // *netio.Session → chan struct{}, closed when its Follow has ended
 	view         atomic.Pointer[fleet.View]
 	serving      atomic.Pointer[body]
 	mode         atomic.Pointer[formation.Mode]
@@ -219,6 +221,11 @@ func (n *Node) openSockets() error {
 	}
 	n.fcPort = portOf(n.fcListener.Addr().String())
 	n.raftPort = portOf(s.ListenRaft)
+	if n.cfg.AdminSocket != "" {
+		if n.adminListener, err = control.ListenAdmin(n.cfg.AdminSocket); err != nil {
+			return fmt.Errorf("administrators' socket %s: %w", n.cfg.AdminSocket, err)
+		}
+	}
 	if s.Discovery != "" {
 		listen, err := discoveryAddr(s.Discovery)
 		if err != nil {
@@ -290,7 +297,7 @@ func (n *Node) openFleet() error {
 	n.form = formation.New(fc, now)
 	n.mode.Store(&own.Mode)
 	n.list = enroll.NewList(enroll.ListConfig{LoopbackOK: loopback, PerSource: func() int { return n.view.Load().Number(fleet.SettingPerSource) }}, now)
-	n.exchange = discovery.New(discovery.Config{Loopback: loopback, Entropy: n.cfg.Entropy, Roster: n.roster, OwnAddress: n.cfg.Network.Own, Broadcast: n.broadcast, Key: n.key}, now, discovery.Self{})
+	n.exchange = discovery.New(discovery.Config{Loopback: loopback, Entropy: n.cfg.Entropy, Roster: n.roster, OwnAddress: n.ownAddress, Broadcast: n.broadcast, Key: n.key}, now, discovery.Self{})
 
 	n.server = control.NewServer(control.ServerConfig{Backend: n, Logger: n.log, Metrics: n.metrics})
 	n.hub = netio.NewHub(netio.HubConfig{Key: n.key, Handler: n, Logger: n.log, Dialer: n.cfg.Network.Dial, Loopback: loopback,

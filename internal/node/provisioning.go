@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -143,16 +144,21 @@ func (n *Node) startupEvent(b *body, a wire.Announce) wire.StartupEvent {
 // leader has heard it.
 func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 	wait := startupRetryFirst
+	first := n.serving.Load()
 	for {
 		a := n.announcement()
 		b := n.serving.Load()
-		if !a.Wants || b == nil {
-			return
+		if !a.Wants || b == nil || b != first {
+			return // another body means another fleet, or another mode in it, which tells its start anew
 		}
 		answer, err := n.sendStartup(ctx, s, n.startupEvent(b, a))
 		if err == nil {
 			n.log.Debug("startup event heard", "admitted", answer.Admitted, "refused", control.Word(answer.Refused))
 			return
+		}
+		var refused *wire.Error
+		if errors.As(err, &refused) && (refused.Code == wire.CodeRevoked || refused.Code == wire.CodeNotMember) {
+			return // saying it again changes nothing
 		}
 		select {
 		case <-ctx.Done():
@@ -204,7 +210,11 @@ func (n *Node) leadership(now time.Time) {
 	}
 	if !leads {
 		n.provisioner.Lead(false)
-		n.stopAdmitting(now)
+		elsewhere := n.leader().endpoint
+		if own := n.form.Own(); own.Target != nil {
+			elsewhere = own.Target.Endpoint
+		}
+		n.stopAdmitting(now, elsewhere)
 		return
 	}
 	b := n.body

@@ -82,6 +82,7 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 		rec.Target = targetRecord(a.Target)
 	}
 	rec.Rejections = n.rejections(now)
+	// Among these is the fleet that has just forgotten this machine: asked again it could only say so.
 	for _, c := range n.form.Revoked() {
 		if !slices.Contains(rec.RevokedIn, c) {
 			rec.RevokedIn = append(slices.Clone(rec.RevokedIn), c)
@@ -109,10 +110,6 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 			}
 		}
 	case formation.EffectMintNew:
-		if a.Transition.On == formation.OwnRecordForgotten {
-			// Its key is revoked there, so asking again could only be answered with that word.
-			rec.RevokedIn = append(slices.Clone(rec.RevokedIn), rec.Cluster)
-		}
 		var random [16]byte
 		n.cfg.Entropy(random[:])
 		rec.Cluster, rec.Created = identity.NewID(random), statedir.FoundingTime(now)

@@ -37,13 +37,8 @@ func (n *Node) serve() {
 		}
 	})
 	if n.cfg.AdminSocket != "" {
-		l, err := control.ListenAdmin(n.cfg.AdminSocket)
-		if err != nil {
-			n.fail(fmt.Errorf("administrators' socket %s: %w", n.cfg.AdminSocket, err))
-			return
-		}
 		n.serving0.Go(func() {
-			if err := n.server.ServeAdmin(l); err != nil && n.ctx.Err() == nil {
+			if err := n.server.ServeAdmin(n.adminListener); err != nil && n.ctx.Err() == nil {
 				n.log.Error("administrators' socket stopped", "error", err.Error())
 			}
 		})
@@ -182,6 +177,9 @@ func (n *Node) abort() {
 	}
 	if n.fcListener != nil {
 		n.fcListener.Close()
+	}
+	if n.adminListener != nil {
+		n.adminListener.Close()
 	}
 	if n.port != nil {
 		n.port.Close()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -161,29 +162,52 @@ func (n *Node) refreshSelf(now time.Time) {
 	}
 }
 
-// readdress follows the machine's addresses: interfaces are listed again, and what is advertised moves with the route.
+// readdress follows the machine's addresses: interfaces are listed again, off the loop, and what is advertised moves with
+// the route.
 func (n *Node) readdress(now time.Time) {
 	n.relisted = now
-	if n.port != nil && n.port.Relist() {
-		n.sayInterfaces()
-	}
-	if n.cfg.Settings.Advertise != "" {
-		return
-	}
-	addr, ok := n.cfg.Network.Address(n.port)
-	if !ok {
-		addr = netip.Addr{}
-	}
+	n.effect(func(context.Context) {
+		changed := n.port != nil && n.port.Relist()
+		addr, ok := n.cfg.Network.Address(n.port)
+		if !ok {
+			addr = netip.Addr{}
+		}
+		n.post(func(now time.Time) {
+			if changed {
+				n.sayInterfaces()
+			}
+			if n.cfg.Settings.Advertise == "" {
+				n.moveTo(now, addr)
+			}
+		})
+	})
+}
+
+// moveTo advertises another address from now on.
+func (n *Node) moveTo(now time.Time, addr netip.Addr) {
 	if addr == n.address {
 		return
 	}
-	if n.address.IsValid() || !ok {
+	if n.address.IsValid() || !addr.IsValid() {
 		n.log.Info("this machine's address moved", "from", n.address.String(), "to", addr.String())
 	}
 	n.address = addr
 	n.addressText.Store(&addr)
 	n.refreshSelf(now)
 	n.announce(now)
+}
+
+// ownAddress reports whether a is an address of this machine alone.
+func (n *Node) ownAddress(a netip.Addr) bool {
+	if n.cfg.Settings.DiscoveryLoopback && a.IsLoopback() {
+		return false // several nodes share it
+	}
+	for _, c := range n.choices {
+		if c.Addr.Addr() == a {
+			return true
+		}
+	}
+	return false
 }
 
 // broadcast reports whether a is a broadcast address of a network of this machine: no answer is ever sent to one.

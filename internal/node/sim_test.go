@@ -51,7 +51,6 @@ func (m *simNet) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return m.s.net.Dialer(m.addr)(ctx, network, addr)
 }
 func (m *simNet) Address(netio.DatagramPort) (netip.Addr, bool) { return m.addr, true }
-func (m *simNet) Own(a netip.Addr) bool                         { return a == m.addr }
 
 // sim is a segment with whole nodes on it, in virtual time.
 type sim struct {

@@ -37,21 +37,3 @@ func (s SystemNetwork) Address(netio.DatagramPort) (netip.Addr, bool) {
 	}
 	return netio.AdvertiseAddress(choices, route)
 }
-
-// Own implements Network.
-func (s SystemNetwork) Own(a netip.Addr) bool {
-	if s.Loopback && a.IsLoopback() {
-		// Several nodes share these addresses: none of them is this node's alone.
-		return false
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, x := range addrs {
-		if p, err := netip.ParsePrefix(x.String()); err == nil && p.Addr().Unmap() == a {
-			return true
-		}
-	}
-	return false
-}

@@ -71,7 +71,10 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	}
 	for _, s := range n.hub.Sessions() {
 		if _, revoked := v.Revoked(s.Peer()); revoked && s.Inbound() {
-			n.effect(func(context.Context) { s.Close(errRevoked) })
+			n.effect(func(ctx context.Context) {
+				n.lastWord(ctx, s)
+				s.Close(errRevoked)
+			})
 		}
 	}
 	if m, ok := v.Member(n.id); ok {
@@ -91,6 +94,9 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	n.leadership(now)
 	n.tellStarts()
 }
+
+// revokedGrace is how long the session of a forgotten machine stays open: long enough for the entry that says so.
+const revokedGrace = time.Second
 
 var errRevoked = errors.New("the fleet has forgotten this machine")
 
