@@ -301,6 +301,11 @@ func (m *Machine) moved(now time.Time, own Own) {
 	if !fresh { // the same record, written again
 		return
 	}
+	if m.move != nil && m.move.Transition.Effect == EffectMintNew {
+		// A machine that starts anew judges what it hears from now on: what it had proven before belongs to a time when
+		// those machines were elsewhere, perhaps on their way into the fleet that it has just left.
+		m.fleets, m.proofSeen = map[string]*sighting{}, false
+	}
 	m.move, m.walk = nil, nil
 	m.moveBlock = now
 	if own.Mode == Pending {

@@ -371,6 +371,23 @@ func TestTriggersFromElsewhere(t *testing.T) {
 	}
 }
 
+// A machine that was forgotten starts anew: the fleets of one that it had proven as a member are gone by then.
+func TestForgottenJudgesOnlyWhatItHearsFromThenOn(t *testing.T) {
+	own := ownOf(1, younger)
+	own.Mode, own.Established = Learner, true
+	r := newRig(t, Config{Own: own})
+	gone := solitaryFleet(2, older)
+	r.beacon(gone)
+	out := r.done(r.want(r.step(Event{Kind: EvForgotten}), ActMove))
+	if out = append(out, r.wait(time.Minute)...); len(out) != 0 {
+		t.Fatalf("it acts upon what it heard as a member: %+v", out)
+	}
+	r.beacon(solitaryFleet(3, older))
+	if a := find(r.wait(2*ChoiceAfterProof), ActMove); a == nil || a.Target.Cluster != idOf(3) {
+		t.Errorf("%+v, want the fleet that it hears now", a)
+	}
+}
+
 func TestOwnFleetRecordsAMachineWhileTheYieldIsWritten(t *testing.T) {
 	r := newRig(t, Config{})
 	r.beacon(establishedFleet(2, older))
