@@ -95,9 +95,6 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	n.tellStarts()
 }
 
-// revokedGrace is how long the session of a forgotten machine stays open: long enough for the entry that says so.
-const revokedGrace = time.Second
-
 var errRevoked = errors.New("the fleet has forgotten this machine")
 
 // established keeps for ever that the own fleet of one is more than that.
