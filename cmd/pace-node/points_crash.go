@@ -5,15 +5,56 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"pace-node/internal/node"
 )
 
-// crashPoint ends the process at the point that PACE_CRASH_AT names, as a power cut would. It is in test builds only.
+// What a test tells this build through the environment. It is in test builds only.
+const (
+	crashAt    = "PACE_CRASH_AT"    // <point>[@<n>]: the n-th passing of that point ends the process; 1 where it is left out
+	crashWhen  = "PACE_CRASH_WHEN"  // only passings while this file exists count; empty: all do
+	crashTrace = "PACE_CRASH_TRACE" // file to which every passing that counts is appended, a line each
+	crashExit  = 77                 // status of a process that ended at its point
+	crashFault = 70                 // status where the build itself is at fault
+)
+
+// crashPoint ends the process at the point that the environment names, as a power cut would.
 func crashPoint() func(string) {
-	at := os.Getenv("PACE_CRASH_AT")
+	at, times, _ := strings.Cut(os.Getenv(crashAt), "@")
+	n, err := strconv.Atoi(times)
+	if err != nil {
+		n = 1
+	}
+	if at != "" && !slices.Contains(node.CrashPoints, at) {
+		fmt.Fprintln(os.Stderr, "no crash point is called", at)
+		os.Exit(crashFault)
+	}
+	var left atomic.Int64
+	left.Store(int64(n))
+	when, trace := os.Getenv(crashWhen), os.Getenv(crashTrace)
 	return func(name string) {
-		if name == at {
+		if !slices.Contains(node.CrashPoints, name) {
+			fmt.Fprintln(os.Stderr, "a crash point that no list names:", name)
+			os.Exit(crashFault)
+		}
+		if when != "" {
+			if _, err := os.Stat(when); err != nil {
+				return
+			}
+		}
+		if trace != "" {
+			if f, err := os.OpenFile(trace, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
+				fmt.Fprintln(f, name)
+				f.Close()
+			}
+		}
+		if name == at && left.Add(-1) == 0 {
 			fmt.Fprintln(os.Stderr, "crash point", name)
-			os.Exit(77)
+			os.Exit(crashExit)
 		}
 	}
 }

@@ -1,0 +1,14 @@
+package node
+
+import (
+	"slices"
+
+	"pace-node/internal/consensus"
+	"pace-node/internal/follow"
+	"pace-node/internal/statedir"
+	"pace-node/internal/target"
+)
+
+// CrashPoints names every place at which a test build may end the process: those of the packages that write, and a
+// node's own. From each of them the next start finishes what was begun, or takes it back.
+var CrashPoints = slices.Concat(statedir.Points, consensus.Points, follow.Points, target.Points, Points, markPoints, leasePoints)
