@@ -74,8 +74,9 @@ fuzz: ## every fuzz target for FUZZTIME
 figures: build/pace-node ## measure, and write docs/figures.md (the parts in namespaces need root)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md
 
-docs: ## write the generated pages of docs/ again
-	PACE_WRITE_DOCS=1 go test -count=1 -run 'Docs|Drift|Markdown|Man' ./internal/...
+DOCS := ./internal/config ./internal/control ./internal/schema
+docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas
+	PACE_WRITE_DOCS=1 go test -count=1 -run '^TestDocs' $(DOCS)
 
 VULNDB ?= v0.0.0-20261105234957-e22db6528018
 vuln: ## known vulnerabilities, by the database's module
