@@ -42,11 +42,13 @@ func (b *inbox) take() []func(now time.Time) {
 	return items
 }
 
-// close refuses everything from now on; what was taken before has been run.
-func (b *inbox) close() {
+// close refuses everything from now on, and returns what was accepted and not run yet.
+func (b *inbox) close() []func(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	items := b.items
 	b.closed, b.items = true, nil
+	return items
 }
 
 // post hands f to the loop. It returns false when the loop has ended, and f is then never run. The loop itself may post.
@@ -82,7 +84,12 @@ func (n *Node) effect(f func(ctx context.Context)) {
 // loop owns discovery, formation, the waiting list and the queue. It never waits for raft, a disk, a peer or a process.
 func (n *Node) loop() {
 	defer close(n.loopDone)
-	defer n.inbox.close()
+	defer func() {
+		// Whoever was told that it is run counts on it: a rebuilt body that nobody takes over would stay open.
+		for _, f := range n.inbox.close() {
+			f(time.Now())
+		}
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	beats := time.NewTicker(beatPeriod)
