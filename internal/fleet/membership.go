@@ -258,6 +258,9 @@ func (v *View) Decide(verb MembershipVerb, id string, key *identity.PublicKey, e
 		d.Command, d.Commit = Leave(id, by, at), true
 	case DoRemoveAndRevoke:
 		d.Command, d.Commit = Forget(id, by, at), true
+		if m := v.record(id); m != nil {
+			d.Text += ": " + m.Key.String()
+		}
 	case DoRecordMove:
 		e, moved := v.moved(id, endpoint)
 		d.Command, d.Commit = MoveEndpoint(id, e, by, at), moved

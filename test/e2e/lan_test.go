@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,12 +120,7 @@ func (h *host) port() string { return "p" + h.ns[strings.LastIndex(h.ns, "-")+1:
 
 // lose makes every packet that arrives at the host be lost with a chance of percent in a hundred.
 func (h *host) lose(percent int) {
-	rules := fmt.Sprintf("table inet loss { chain in { type filter hook input priority 0; iifname eth0 numgen random mod 100 < %d drop; }; }", percent)
-	cmd := exec.Command("ip", "netns", "exec", h.ns, "nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(rules)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		h.lan.t.Fatalf("nft: %v\n%s", err, out)
-	}
+	h.nft(fmt.Sprintf("table inet loss { chain in { type filter hook input priority 0; iifname eth0 numgen random mod 100 < %d drop; }; }", percent))
 }
 
 // in runs f on a thread of its own inside the host's namespace: sockets that f opens are the host's. f must not hand its
@@ -210,7 +206,11 @@ func (h *host) start(t *testing.T, name string, args ...string) *node {
 // start runs the process, without waiting for it to serve.
 func (n *node) start() {
 	n.t.Helper()
-	args := append([]string{"netns", "exec", n.host.ns, binary, "--state-dir=" + n.dir, "--name=" + n.name, "--admin-listen="}, n.args...)
+	args := []string{"netns", "exec", n.host.ns, binary, "--state-dir=" + n.dir, "--name=" + n.name}
+	if !slices.ContainsFunc(n.args, func(a string) bool { return strings.HasPrefix(a, "--admin-listen=") }) {
+		args = append(args, "--admin-listen=")
+	}
+	args = append(args, n.args...)
 	n.cmd = exec.Command("ip", args...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	n.done = make(chan struct{})
