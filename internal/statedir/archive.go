@@ -151,11 +151,13 @@ func (d *Dir) carryOut(in intent) (string, error) {
 		}
 		d.point("statedir.archive.move.after")
 	}
+	d.point("statedir.archive.sync.before")
 	for _, dir := range []string{moving, d.path} {
 		if err := syncDir(dir); err != nil {
 			return "", fmt.Errorf("archive: %w", err)
 		}
 	}
+	d.point("statedir.archive.sync.after")
 	to := ""
 	for i := 1; i <= maxSuffix && to == ""; i++ {
 		name := in.Base
@@ -173,6 +175,7 @@ func (d *Dir) carryOut(in intent) (string, error) {
 	if err := os.Rename(moving, to); err != nil {
 		return "", fmt.Errorf("archive: %w", err)
 	}
+	d.point("statedir.archive.name.renamed")
 	if err := syncDir(root); err != nil {
 		return "", fmt.Errorf("archive: %w", err)
 	}
@@ -194,6 +197,7 @@ func (d *Dir) prune(kind string) error {
 		if err := os.Rename(a.path, doomed); err != nil {
 			return fmt.Errorf("archive: %w", err)
 		}
+		d.point("statedir.archive.prune.renamed")
 		if err := os.RemoveAll(doomed); err != nil {
 			return fmt.Errorf("archive: %w", err)
 		}

@@ -19,15 +19,16 @@ var WriteSteps = []string{
 
 // Points names every place where a crash must leave a directory that the next start can use.
 var Points = concat(
-	[]string{"statedir.create.before", "statedir.create.after"},
+	[]string{"statedir.create.before", "statedir.create.made", "statedir.create.after"},
 	prefixed("statedir.key.", WriteSteps),
 	prefixed("statedir.record.", WriteSteps),
 	[]string{"statedir.archive.begin.before"},
 	prefixed("statedir.archive.intent.", WriteSteps),
 	[]string{
 		"statedir.archive.move.before", "statedir.archive.move.after",
-		"statedir.archive.name.before", "statedir.archive.name.after",
-		"statedir.archive.prune.before", "statedir.archive.prune.after",
+		"statedir.archive.sync.before", "statedir.archive.sync.after",
+		"statedir.archive.name.before", "statedir.archive.name.renamed", "statedir.archive.name.after",
+		"statedir.archive.prune.before", "statedir.archive.prune.renamed", "statedir.archive.prune.after",
 	},
 )
 

@@ -94,6 +94,7 @@ func (d *Dir) create() error {
 	if err := makeDir(d.path, d.who); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	d.point("statedir.create.made")
 	if err := syncDir(filepath.Dir(d.path)); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
