@@ -124,7 +124,7 @@ func TestSwapFails(t *testing.T) {
 		cfg := config(dir)
 		fail := false
 		cfg.Point = func(p string) {
-			if fail && p == "target.swap."+m.Step+".before" { // nothing can be renamed from a name that is not there
+			if p == "target.swap."+m.Step+".before" && fail { // nothing can be renamed from a name that is not there
 				if err := os.Rename(filepath.Join(dir, m.From), filepath.Join(dir, "hidden")); err != nil {
 					t.Error(err)
 				}
@@ -162,13 +162,36 @@ func TestSwapFails(t *testing.T) {
 	}
 }
 
+// TestFolderGone: a folder that cannot be written is an answer, and nothing changes.
+func TestFolderGone(t *testing.T) {
+	dir := folder(t)
+	tg := provisioned(t, config(dir), "one")
+	if err := tg.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	was := tree(t, dir)
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	a := tg.Work(t.Context(), wire.StepConfigure, encode(t, body("two")))
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if a.OK || !a.Transient || !strings.Contains(a.Error, "cannot be written") || tg.Refusals()[ReasonStorage] != 1 {
+		t.Errorf("%+v", a)
+	}
+	if d := cmp.Diff(was, tree(t, dir)); d != "" {
+		t.Error(d)
+	}
+}
+
 // TestSwapStuck: a swap that can be neither made nor taken back is ended by the next step.
 func TestSwapStuck(t *testing.T) {
 	dir := folder(t)
 	cfg := config(dir)
 	stuck := false
 	cfg.Point = func(p string) {
-		if stuck && p == "target.swap.current.before" {
+		if p == "target.swap.current.before" && stuck {
 			if err := os.MkdirAll(filepath.Join(dir, currentDir, "in the way"), 0o700); err != nil {
 				t.Error(err)
 			}

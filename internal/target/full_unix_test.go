@@ -86,32 +86,6 @@ func fullAt(t *testing.T, first stand, point string) {
 	}
 }
 
-// TestNotPermitted: a folder that cannot be written is an answer, and nothing changes.
-func TestNotPermitted(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may write everywhere: run as an ordinary user")
-	}
-	dir := folder(t)
-	tg := provisioned(t, config(dir), "one")
-	if err := tg.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	was := tree(t, dir)
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	a := tg.Work(t.Context(), wire.StepConfigure, encode(t, body("two")))
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if a.OK || !a.Transient || !strings.Contains(a.Error, "permission denied") || tg.Refusals()[ReasonStorage] != 1 {
-		t.Errorf("%+v", a)
-	}
-	if d := cmp.Diff(was, tree(t, dir)); d != "" {
-		t.Error(d)
-	}
-}
-
 // TestModesOnDisk: exact modes, whatever the umask.
 func TestModesOnDisk(t *testing.T) {
 	for _, mask := range []int{0, 0o022, 0o377} {

@@ -106,7 +106,7 @@ func splitPath(p string) (dir, name string) {
 }
 
 func makeFolder(path string) error {
-	if err := os.Mkdir(path, folderMode); err != nil {
+	if err := os.Mkdir(path, folderMode); err != nil || !hasModes {
 		return err
 	}
 	return os.Chmod(path, folderMode) // whatever the umask
@@ -134,8 +134,10 @@ func makeFolders(root *os.Root, dir string, made map[string]bool) error {
 	} else if err != nil {
 		return err
 	}
-	if err := root.Chmod(local, folderMode); err != nil {
-		return err
+	if hasModes {
+		if err := root.Chmod(local, folderMode); err != nil {
+			return err
+		}
 	}
 	made[above], made[dir] = true, false
 	return nil

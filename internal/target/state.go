@@ -46,38 +46,62 @@ func decodeState(b []byte) (state, error) {
 	return s, nil
 }
 
-// begin works out what this boot starts with. Every case in which the record and the folder do not agree becomes a new
-// demand, for what is not known to be confirmed is not.
-func begin(s state, readErr error, cur configured, cluster string, mode Mode) (state, bool) {
-	was := s
-	above := max(s.Demand, cur.manifest.Demand)
-	ask := func(why string) { s.Demand, s.Asked, s.Confirmed = above+1, why, "" }
-	switch {
-	case errors.Is(readErr, fs.ErrNotExist):
-		// The first configuration can be whole before the first record is: it answers the demand that it names.
-		s = state{Cluster: cluster, Demand: max(above, 1), Asked: WhyFirstBoot}
-	case readErr != nil:
-		s.Cluster = cluster
-		ask(WhyRecordUnread)
-	case s.Cluster != cluster:
-		s.Cluster = cluster
-		ask(WhyFirstBoot)
-	case s.Confirmed != "" && cur.missing():
-		ask(WhyMissing)
-	case s.Confirmed != "" && cur.damage != "":
-		ask(WhyDamaged + ": " + cur.damage)
-	case above > s.Demand:
-		s.Demand, s.Asked, s.Confirmed = above, WhyUnconfirmed, ""
+// found is what a boot finds: the record, or why it does not read, and what is in the folder.
+type found struct {
+	record  state
+	err     error
+	current configured
+	cluster string
+	highest uint64 // number that the record or the manifest names
+}
+
+// beginRow is one row of what a boot begins with; the first whose When holds decides, and a record
+// that no row is about stands.
+type beginRow struct {
+	Name string
+	When func(f found) bool
+	New  bool // it is a new demand, which nothing that is there answers; else what is there may
+	Why  func(f found) string
+}
+
+func always(text string) func(found) string { return func(found) string { return text } }
+
+// beginRows is asked in order. Every case in which the record and the folder do not agree makes the machine want
+// provisioning, for what is not known to be confirmed is not.
+var beginRows = []beginRow{
+	// The first configuration can be whole before the first record is: it answers the demand that it names.
+	{"no record", func(f found) bool { return errors.Is(f.err, fs.ErrNotExist) }, false, always(WhyFirstBoot)},
+	{"unread", func(f found) bool { return f.err != nil }, true, always(WhyRecordUnread)},
+	{"other fleet", func(f found) bool { return f.record.Cluster != f.cluster }, true, always(WhyFirstBoot)},
+	{"missing", func(f found) bool { return f.record.Confirmed != "" && f.current.missing() }, true, always(WhyMissing)},
+	{"damaged", func(f found) bool { return f.record.Confirmed != "" && f.current.damage != "" }, true,
+		func(f found) string { return WhyDamaged + ": " + f.current.damage }},
+	// A crash came between a configuration that nobody had asked for and the record of it.
+	{"not recorded", func(f found) bool { return f.highest > f.record.Demand }, false, always(WhyUnconfirmed)},
+}
+
+// begin works out what this boot starts with, and whether that differs from what is on disk.
+func begin(record state, readErr error, cur configured, cluster string, mode Mode) (state, bool) {
+	f := found{record, readErr, cur, cluster, max(record.Demand, cur.manifest.Demand)}
+	s := record
+	for _, r := range beginRows {
+		if !r.When(f) {
+			continue
+		}
+		s = state{Cluster: cluster, Demand: max(f.highest, 1), Asked: r.Why(f)}
+		if r.New {
+			s.Demand = f.highest + 1
+		}
+		break
 	}
-	above = s.Demand
 	switch {
 	case mode == ModeAlways:
-		ask(WhyAlways)
+		s.Demand, s.Asked, s.Confirmed = max(s.Demand, f.highest)+1, WhyAlways, ""
 	case s.Confirmed == "" && s.Asked == WhyAlways:
-		s.Asked = WhyUnconfirmed
+		s.Asked = WhyUnconfirmed // the mode was always, and is not any more
 	}
 	s.Format = stateFormat
-	return s, s != was
+	return s, s != record
 }
 
 // keep marks the state as changed; the keeper writes it. The caller holds mu.

@@ -1,7 +1,9 @@
 package target
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +112,81 @@ func TestMutationWants(t *testing.T) {
 		for what, m := range map[string][]wantRow{"flipped": flipped, "left out": without, "with another reason": silent, "turned round": turned} {
 			wantRows = m
 			if checkWants() == nil {
+				t.Errorf("the row %q %s goes unseen", r.Name, what)
+			}
+		}
+	}
+}
+
+// checkBegin writes out what a boot begins with.
+func checkBegin() error {
+	rec := func(demand uint64, asked, confirmed string) state {
+		return state{Format: 1, Cluster: clusterA, Demand: demand, Asked: asked, Confirmed: confirmed}
+	}
+	other := rec(3, "", dA)
+	other.Cluster = clusterB
+	bad := errors.New("bad")
+	for _, c := range []struct {
+		name   string
+		record state
+		err    error
+		cur    configured
+		mode   Mode
+		want   state
+		saved  bool
+	}{
+		{"first start", state{}, fs.ErrNotExist, nothing, ModeAuto, rec(1, "first boot in this fleet", ""), true},
+		{"no record, a whole configuration", state{}, fs.ErrNotExist, wholeA, ModeAuto, rec(3, "first boot in this fleet", ""), true},
+		{"no record, another fleet's", state{}, fs.ErrNotExist, foreignA, ModeAuto, rec(3, "first boot in this fleet", ""), true},
+		{"unread, nothing", state{}, bad, nothing, ModeAuto, rec(1, "the record of what was provisioned does not read", ""), true},
+		{"unread, whole", state{}, bad, wholeA, ModeAuto, rec(4, "the record of what was provisioned does not read", ""), true},
+		{"another fleet", other, nil, wholeA, ModeAuto, rec(4, "first boot in this fleet", ""), true},
+		{"another fleet, damaged", other, nil, damagedA, ModeAuto, rec(4, "first boot in this fleet", ""), true},
+		{"confirmed, missing", rec(3, "", dA), nil, nothing, ModeAuto, rec(4, "provisioned configuration missing", ""), true},
+		{"confirmed, damaged", rec(3, "", dA), nil, damagedA, ModeAuto, rec(4, `provisioned configuration damaged: "x" is missing`, ""), true},
+		{"confirmed, damaged and not recorded", rec(2, "", dA), nil, damagedA, ModeAuto, rec(4, `provisioned configuration damaged: "x" is missing`, ""), true},
+		{"confirmed, whole", rec(3, "", dA), nil, wholeA, ModeAuto, rec(3, "", dA), false},
+		{"asked, missing", rec(3, "reprovision", ""), nil, nothing, ModeAuto, rec(3, "reprovision", ""), false},
+		{"asked, damaged", rec(3, "reprovision", ""), nil, damagedA, ModeAuto, rec(3, "reprovision", ""), false},
+		{"asked, whole", rec(4, "reprovision", ""), nil, wholeA, ModeAuto, rec(4, "reprovision", ""), false},
+		{"configured and not recorded", rec(2, "", dA), nil, wholeA, ModeAuto, rec(3, "configuration not confirmed", ""), true},
+		{"always, confirmed", rec(3, "", dA), nil, wholeA, ModeAlways, rec(4, "always", ""), true},
+		{"always, first start", state{}, fs.ErrNotExist, nothing, ModeAlways, rec(2, "always", ""), true},
+		{"always, asked", rec(3, "always", ""), nil, wholeA, ModeAlways, rec(4, "always", ""), true},
+		{"always before, auto now", rec(3, "always", ""), nil, wholeA, ModeAuto, rec(3, "configuration not confirmed", ""), true},
+		{"never, confirmed", rec(3, "", dA), nil, wholeA, ModeNever, rec(3, "", dA), false},
+		{"never, another fleet", other, nil, wholeA, ModeNever, rec(4, "first boot in this fleet", ""), true},
+	} {
+		if got, saved := begin(c.record, c.err, c.cur, clusterA, c.mode); got != c.want || saved != c.saved {
+			return fmt.Errorf("%s: %+v (saved %v), want %+v", c.name, got, saved, c.want)
+		}
+	}
+	return nil
+}
+
+func TestBegin(t *testing.T) {
+	if err := checkBegin(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMutationBegin(t *testing.T) {
+	rows := beginRows
+	defer func() { beginRows = rows }()
+	for i, r := range rows {
+		with := func(change func(*beginRow)) []beginRow {
+			m := slices.Clone(rows)
+			change(&m[i])
+			return m
+		}
+		for what, m := range map[string][]beginRow{
+			"turned round":        with(func(b *beginRow) { b.When = func(f found) bool { return !r.When(f) } }),
+			"that never holds":    with(func(b *beginRow) { b.When = func(found) bool { return false } }),
+			"with another demand": with(func(b *beginRow) { b.New = !r.New }),
+			"with another reason": with(func(b *beginRow) { b.Why = always("something else") }),
+		} {
+			beginRows = m
+			if checkBegin() == nil {
 				t.Errorf("the row %q %s goes unseen", r.Name, what)
 			}
 		}
