@@ -104,7 +104,7 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 	})
 	b.cons, err = consensus.Open(ctx, consensus.Config{
 		Dir: filepath.Join(n.dir.Path(), statedir.ConsensusDir), NodeID: n.id, Cluster: rec.Cluster, Layer: layer, Logger: n.log,
-		Bootstrap: &consensus.Bootstrap{Created: rec.Created, Member: n.founder()},
+		Bootstrap: &consensus.Bootstrap{Created: rec.Created, Member: n.founder(b.raftPort)},
 		OnApply: func(e consensus.Entry) {
 			b.source.Publish(follow.Entry{Prev: e.Prev, Revision: e.Revision, Command: e.Command, View: e.View, Result: e.Result})
 		},
@@ -119,11 +119,11 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 	return nil
 }
 
-// founder is this machine as the first member of its own fleet.
-func (n *Node) founder() fleet.Member {
+// founder is this machine as the first member of its own fleet, reached by other voters at raftPort.
+func (n *Node) founder(raftPort uint16) fleet.Member {
 	return fleet.Member{
 		ID: n.id, Key: n.key.Public(), Name: n.name, Labels: n.cfg.Settings.Labels, Role: fleet.RoleVoter, Platform: version.Platform(),
-		Version: version.Version, Format: fleet.Format, Endpoints: n.endpoints(), Admitted: time.Now().Unix(), AdmittedBy: n.key.Public().String(),
+		Version: version.Version, Format: fleet.Format, Endpoints: wire.Endpoints{FC: n.fcEndpoint(), Raft: n.endpoint(raftPort)}, Admitted: time.Now().Unix(), AdmittedBy: n.key.Public().String(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,7 @@ type Node struct {
 	failure  atomic.Pointer[error]
 
 	port           netio.DatagramPort // nil: discovery is off
+	discoveryOff   string             // why its default could not be met, empty otherwise
 	hub            *netio.Hub
 	server         *control.Server
 	board          *control.Board
@@ -232,8 +234,11 @@ func (n *Node) openSockets() error {
 			return err
 		}
 		n.port, err = n.cfg.Network.Datagrams(netio.DatagramConfig{Listen: listen, ReplyPort: s.DiscoveryReplyPort, Include: s.DiscoveryInterfaces, Loopback: s.DiscoveryLoopback, Logger: n.log})
+		if err != nil && n.typed("discovery", "discovery-interface", "discovery-reply-port") {
+			return fmt.Errorf("%w; stop what holds the port, or choose others with --discovery and --discovery-reply-port", err)
+		}
 		if err != nil {
-			return err
+			n.discoveryOff = err.Error() // what nobody typed stands down
 		}
 	}
 	if s.Advertise != "" {
@@ -247,6 +252,12 @@ func (n *Node) openSockets() error {
 		n.addressText.Store(&addr)
 	}
 	return nil
+}
+
+// typed reports whether a person chose one of these options: a default that can't be met stands down, a typed one refuses
+// the start.
+func (n *Node) typed(options ...string) bool {
+	return slices.ContainsFunc(options, func(o string) bool { return n.cfg.Settings.Typed[o] != config.OriginDefault })
 }
 
 func discoveryAddr(s string) (netip.AddrPort, error) {

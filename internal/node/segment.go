@@ -226,6 +226,7 @@ func (n *Node) broadcast(a netip.Addr) bool {
 // sayInterfaces says which interfaces discovery beacons on, and why each other one was passed over.
 func (n *Node) sayInterfaces() {
 	if n.port == nil {
+		n.board.Set(n.discoveryOff != "", "discovery-no-interface", "discovery is off until the next start: "+n.discoveryOff)
 		return
 	}
 	choices, used := n.port.Interfaces(), 0

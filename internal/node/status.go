@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -137,7 +138,7 @@ func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
 func (n *Node) discoveryStatus() control.DiscoveryStatus {
 	out := control.DiscoveryStatus{On: n.port != nil, Interfaces: []control.InterfaceStatus{}}
 	if n.port == nil {
-		out.Said = "--discovery is empty"
+		out.Said = cmp.Or(n.discoveryOff, "--discovery is empty")
 		return out
 	}
 	out.Listener, out.Answering = n.port.ListenerAddr().String(), n.port.AnsweringAddr().String()

@@ -16,7 +16,11 @@ type SystemNetwork struct {
 
 // Datagrams implements Network.
 func (s SystemNetwork) Datagrams(cfg netio.DatagramConfig) (netio.DatagramPort, error) {
-	return netio.OpenDatagram(cfg)
+	port, err := netio.OpenDatagram(cfg)
+	if err != nil {
+		return nil, err // not the nil pointer, which an interface would hide
+	}
+	return port, nil
 }
 
 // Listen implements Network.
