@@ -206,7 +206,8 @@ func replaceIn(path, old, with string) error {
 func TestStateUnread(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "not JSON": "hello", "later format": `{"format":2,"cluster":"` + clusterA + `","demand":1}`,
-		"no demand": `{"format":1,"cluster":"` + clusterA + `"}`, "no cluster": `{"format":1,"demand":1}`,
+		"endless demand": `{"format":1,"demand":18446744073709551615,"cluster":"` + clusterA + `"}`,
+		"no demand":      `{"format":1,"cluster":"` + clusterA + `"}`, "no cluster": `{"format":1,"demand":1}`,
 		"digest": `{"format":1,"demand":1,"confirmed":"xyz","cluster":"` + clusterA + `"}`,
 		"escape": `{"format":1,"demand":1,"asked":"\u001b[2J","cluster":"` + clusterA + `"}`,
 	} {

@@ -92,7 +92,7 @@ func decodeManifest(b []byte) (manifest, error) {
 	if m.Format != manifestFormat {
 		return manifest{}, fmt.Errorf("format %d, and this version reads %d", m.Format, manifestFormat)
 	}
-	if !wire.ValidID(m.Cluster) || m.Demand == 0 || len(m.Files) == 0 {
+	if !wire.ValidID(m.Cluster) || !validDemand(m.Demand) || len(m.Files) == 0 {
 		return manifest{}, errManifest
 	}
 	for i, r := range m.Files {

@@ -40,11 +40,14 @@ func decodeState(b []byte) (state, error) {
 	if s.Format != stateFormat {
 		return state{}, fmt.Errorf("format %d, and this version reads %d", s.Format, stateFormat)
 	}
-	if !wire.ValidID(s.Cluster) || s.Demand == 0 || s.Confirmed != "" && !validDigest(s.Confirmed) || !wire.ValidText(s.Asked) {
+	if !wire.ValidID(s.Cluster) || !validDemand(s.Demand) || s.Confirmed != "" && !validDigest(s.Confirmed) || !wire.ValidText(s.Asked) {
 		return state{}, errors.New("it holds what this program never writes")
 	}
 	return s, nil
 }
+
+// validDemand refuses numbers that counting by one never comes to, and that one more would make 0.
+func validDemand(n uint64) bool { return n > 0 && n < 1<<62 }
 
 // found is what a boot finds: the record, or why it does not read, and what is in the folder.
 type found struct {
