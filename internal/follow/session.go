@@ -341,6 +341,7 @@ func (s *session) install(snapshot []byte, revision uint64) error {
 	l.snapshots.Add(1)
 	s.healthy = true
 	l.publish(wholeEntry(was, v))
+	l.cfg.Logger.Info("the fleet's state is applied", "voter", s.voter.ID, "revision", v.Revision(), "bytes", len(snapshot))
 	if !l.holdsSelf(v) {
 		return l.forgotten(v.Revision())
 	}
