@@ -15,6 +15,7 @@ import (
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/statedir"
+	"pace-node/internal/target"
 	"pace-node/internal/wire"
 )
 
@@ -145,7 +146,11 @@ func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wi
 			return wire.WorkAnswer{}, wire.NewError(wire.CodeLeaseRefused, verdict.String(), "")
 		}
 	}
-	return n.target.Work(ctx, w.Step, w.Body), nil
+	a := n.target.Work(ctx, w.Step, w.Body)
+	if a.Error == target.BusyText {
+		return wire.WorkAnswer{}, wire.NewError(wire.CodeBusy, a.Error, "")
+	}
+	return a, nil
 }
 
 // Query implements control.Backend.

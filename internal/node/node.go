@@ -127,6 +127,7 @@ type Node struct {
 	noise       noise
 
 	// Read by any goroutine.
+	raftPorts    raftPorts
 	followers    sync.Map // *netio.Session → chan struct{}, closed when its Follow has ended
 	view         atomic.Pointer[fleet.View]
 	serving      atomic.Pointer[body]
@@ -210,7 +211,7 @@ func (n *Node) openState() error {
 	n.target, err = target.Open(target.Config{Dir: filepath.Join(n.dir.Path(), statedir.ProvisionedDir), NodeID: n.id, Name: n.name, Labels: n.cfg.Settings.Labels,
 		Version: version.Version, Platform: version.Platform(), Cluster: n.rec.Cluster, BootCounter: counter, Entropy: n.cfg.Entropy, Facts: n.cfg.Facts,
 		Mode: n.cfg.Settings.Provision.Mode, Logger: n.log, Point: n.cfg.Point,
-		Restarted: func() { n.post(n.announce) }})
+		Restarted: func() { n.post(n.announce) }, Shutdown: n.shutDown})
 	return err
 }
 

@@ -159,6 +159,21 @@ func (n *Node) Stop() {
 	<-n.stopped
 }
 
+// shutDownAfter lets the answer of the step that ends this process reach the leader first.
+const shutDownAfter = 500 * time.Millisecond
+
+// shutDown ends the process with success, at the word of the fleet's leader; the service manager leaves it down.
+func (n *Node) shutDown(msg string) {
+	n.log.Warn("told to shut down by the fleet", "message", control.Sentence(msg))
+	go func() {
+		select {
+		case <-time.After(shutDownAfter):
+			n.Stop()
+		case <-n.quit:
+		}
+	}()
+}
+
 // abort undoes a start that failed half-way.
 func (n *Node) abort() {
 	n.cancel()

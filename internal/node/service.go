@@ -8,14 +8,12 @@ import (
 	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"runtime"
 	"strings"
 	"time"
 
 	"pace-node/internal/config"
 	"pace-node/internal/host"
 	"pace-node/internal/statedir"
-	"pace-node/internal/version"
 )
 
 // Service is what the command hands over to run a node until it is told to stop.
@@ -42,7 +40,7 @@ func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) erro
 	n, err := Start(Config{
 		Settings: s.Settings, HostName: s.Settings.Name, Logger: logger, AdminSocket: s.AdminSocket, State: s.State, Mint: s.Mint,
 		Network: SystemNetwork{Rules: s.Settings.DiscoveryInterfaces, Loopback: s.Settings.DiscoveryLoopback},
-		Entropy: func(b []byte) { rand.Read(b) }, Random: mathrand.Float64, Facts: Facts, Point: s.Point,
+		Entropy: func(b []byte) { rand.Read(b) }, Random: mathrand.Float64, Point: s.Point,
 	})
 	if err != nil {
 		return err
@@ -94,9 +92,4 @@ func NewLogger(w io.Writer, level, format string) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
-}
-
-// Facts are what this machine's inventory says of it, beside its name and labels.
-func Facts() map[string]any {
-	return map[string]any{"os": runtime.GOOS, "arch": runtime.GOARCH, "cpus": runtime.NumCPU(), "version": version.Version}
 }
