@@ -75,6 +75,7 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 		Epoch: b.epoch, Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
 	})
 	b.layer = layer
+	n.raftPorts.opened(layer)
 	b.source = follow.NewSource(follow.SourceConfig{
 		Cluster: rec.Cluster,
 		State:   func() *fleet.View { return b.cons.View() },

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"pace-node/internal/control"
@@ -33,7 +34,7 @@ func (n *Node) measure(s *control.Snapshot) {
 		s.Set("pace_sessions", float64(count), kind)
 	}
 	for _, row := range netio.Refusals {
-		s.Set("pace_sessions_refused_total", float64(n.hub.Refused(row.Refusal)), row.Label)
+		s.Set("pace_sessions_refused_total", float64(n.hub.Refused(row.Refusal)+n.raftPorts.refused(row.Refusal)), row.Label)
 	}
 	for reason, count := range n.leases.counts() {
 		s.Set("pace_leases_refused_total", float64(count), reason)
@@ -88,6 +89,38 @@ func (n *Node) measureLoop(now time.Time, s *control.Snapshot) {
 		}
 		s.Set(x.Metric, x.V, labels...)
 	}
+}
+
+// raftPorts counts what the consensus port refused, over every time that it was opened.
+type raftPorts struct {
+	mu   sync.Mutex
+	past map[netio.Refusal]uint64
+	last *netio.RaftLayer
+}
+
+// opened is told of each opening; the one before is closed by then.
+func (r *raftPorts) opened(layer *netio.RaftLayer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.past == nil {
+		r.past = map[netio.Refusal]uint64{}
+	}
+	for _, row := range netio.Refusals {
+		if r.last != nil {
+			r.past[row.Refusal] += r.last.Refused(row.Refusal)
+		}
+	}
+	r.last = layer
+}
+
+func (r *raftPorts) refused(why netio.Refusal) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := r.past[why]
+	if r.last != nil {
+		count += r.last.Refused(why)
+	}
+	return count
 }
 
 func flag(b bool) float64 {

@@ -128,6 +128,7 @@ type Node struct {
 
 	// Read by any goroutine.
 	raftPorts    raftPorts
+	raftPorts    raftPorts
 	followers    sync.Map // *netio.Session → chan struct{}, closed when its Follow has ended
 	view         atomic.Pointer[fleet.View]
 	serving      atomic.Pointer[body]
