@@ -277,8 +277,8 @@ func (h *host) client(t *testing.T, key identity.PrivateKey) *client {
 type deaf struct{}
 
 func (deaf) ServeStream(context.Context, *netio.Session, net.Conn) {}
-func (deaf) SessionOpened(*netio.Session)                         {}
-func (deaf) SessionClosed(*netio.Session, error)                  {}
+func (deaf) SessionOpened(*netio.Session)                          {}
+func (deaf) SessionClosed(*netio.Session, error)                   {}
 
 // session opens one, waiting out the bound of four a source, and closes it with the test.
 func (c *client) session(endpoint string) *netio.Session {
@@ -298,10 +298,30 @@ func (c *client) asks(endpoint string, verb wire.Verb, payload []byte) ([]byte, 
 	c.t.Helper()
 	s := c.session(endpoint)
 	defer s.Close(nil)
+	return c.asksOn(s, verb, payload)
+}
+
+func (c *client) asksOn(s *netio.Session, verb wire.Verb, payload []byte) ([]byte, wire.ErrorCode) {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	b, err := netio.Call(ctx, s, verb, payload)
 	return b, codeOf(c.t, err)
+}
+
+// greeted opens a session and says Hello on it.
+func (c *client) greeted(endpoint string, h wire.Hello) *netio.Session {
+	c.t.Helper()
+	s := c.session(endpoint)
+	h.Wire, h.Format, h.ClockMS = []int{wire.ProtocolVersion}, 1, time.Now().UnixMilli()
+	b, err := json.Marshal(h)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, code := c.asksOn(s, wire.VerbHello, b); code != 0 {
+		c.t.Fatalf("Hello: %s", code)
+	}
+	return s
 }
 
 // codeOf is the code of a refusal, 0 for none; any other failure ends the test.
@@ -318,12 +338,14 @@ func codeOf(t *testing.T, err error) wire.ErrorCode {
 	return 0
 }
 
-// enroll signs an ask under the client's key and returns the first answer and the code of its refusal.
+// enroll says Hello, signs an ask under the client's key and returns the first answer and the code of its refusal.
 func (c *client) enroll(endpoint string, r wire.EnrollRequest) (wire.EnrollAnswer, wire.ErrorCode) {
 	c.t.Helper()
 	r.Role, r.Key = wire.RoleLearner, c.key.Public()
 	r.Signature = c.key.Sign(r.Message())
-	b, code := c.asks(endpoint, wire.VerbEnroll, r.Append(nil))
+	s := c.greeted(endpoint, wire.Hello{ID: r.ID, Name: "of our own making"})
+	defer s.Close(nil)
+	b, code := c.asksOn(s, wire.VerbEnroll, r.Append(nil))
 	if code != 0 {
 		return wire.EnrollAnswer{}, code
 	}
