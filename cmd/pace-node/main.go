@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,20 +25,26 @@ func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
 func run(argv []string, stdout, stderr io.Writer) int {
 	h := newHost()
-	parse, help := config.Parse, config.Help
+	parse, help, tool := config.Parse, config.Help, false
 	if name := strings.TrimSuffix(strings.ToLower(filepath.Base(argv[0])), ".exe"); name == config.ToolVerb {
-		parse, help = config.ParseTool, func(w io.Writer) error { _, err := io.WriteString(w, control.ToolHelp()); return err }
+		parse, help, tool = config.ParseTool, func(w io.Writer) error { _, err := io.WriteString(w, control.ToolHelp()); return err }, true
 	}
 	cfg, call, err := parse(argv[1:], os.LookupEnv, h.StoredSettings, os.ReadFile)
 	if err != nil {
-		return refused(cfg, err, stdout, stderr)
+		return control.PrintFailure(err, cfg.JSON, tool, stdout, stderr)
 	}
 	switch call.Name {
 	case "help":
-		err = help(stdout)
+		var text strings.Builder
+		if err = help(&text); err == nil {
+			err = say(stdout, text.String(), cfg.JSON)
+		}
 	case "version":
-		_, err = fmt.Fprintf(stdout, "pace-node %s %s\n", version.Version, version.Platform())
+		err = say(stdout, fmt.Sprintf("pace-node %s %s\n", version.Version, version.Platform()), cfg.JSON)
 	case "check-arguments":
+		if cfg.JSON {
+			err = say(stdout, "every argument can be used", true)
+		}
 	case "":
 		return serve(h, cfg, stderr)
 	default:
@@ -52,6 +56,15 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		return config.ExitFailed
 	}
 	return config.ExitOK
+}
+
+// say prints what needs no node: as it stands, or as the text of a document.
+func say(stdout io.Writer, text string, asJSON bool) error {
+	if asJSON {
+		return control.Print(&control.Done{Said: strings.TrimSuffix(text, "\n")}, true, stdout)
+	}
+	_, err := io.WriteString(stdout, text)
+	return err
 }
 
 // serve runs the node until the service manager or a signal ends it.
@@ -67,20 +80,4 @@ func serve(h host.Host, cfg config.Config, stderr io.Writer) int {
 		socket = statedir.SocketPath(m.Config.StateDir)
 	}
 	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: socket, Stderr: stderr, Point: crashPoint()})
-}
-
-// refused says why nothing was begun.
-func refused(cfg config.Config, err error, stdout, stderr io.Writer) int {
-	f := control.Failure{Code: "failed", Reason: err.Error(), Remedy: "the reason names what stands in the way", Exit: config.ExitFailed}
-	if usage := (*config.UsageError)(nil); errors.As(err, &usage) {
-		f = control.Failure{Code: "usage", Reason: usage.What, Remedy: usage.Remedy, Exit: config.ExitUsage}
-	} else if refused := (*config.RefusedError)(nil); errors.As(err, &refused) {
-		f = control.Failure{Code: "configuration", Reason: err.Error(), Remedy: refused.Way(), Exit: config.ExitConfig}
-	}
-	if cfg.JSON {
-		json.NewEncoder(stdout).Encode(control.FailureDocument{V: control.DocumentVersion, Error: f})
-	} else {
-		fmt.Fprintf(stderr, "pace-node: %v\n", err)
-	}
-	return f.Exit
 }

@@ -36,6 +36,8 @@ func TestExitStatusAndStreams(t *testing.T) {
 		{"pace-node --print-identity --discovery-loopback --state-dir=" + dir, 0, "node-id ", ""},
 		{"pace-node --enroll-list --state-dir=" + dir, 5, "", "remedy"},
 		{"pacectl nonsense --state-dir=" + dir, 2, "", "nonsense"},
+		{"pacectl --nonsense", 2, "", "pacectl: there is no flag"},
+		{"pace-node --nonsense", 2, "", "\nremedy: see --help\n"},
 	} {
 		code, out, errs := status(t, strings.Fields(c.line)...)
 		if code != c.code || !strings.Contains(out, c.stdout) || c.stdout == "" && out != "" || !strings.Contains(errs, c.stderr) || c.stderr == "" && errs != "" {
@@ -52,6 +54,7 @@ func TestJSONIsOneValueInFailureToo(t *testing.T) {
 		"pace-node --check-arguments --json --fleet-id=x":   78,
 		"pace-node --json --enroll-list --state-dir=" + dir: 5,
 		"pacectl --json nonsense --state-dir=" + dir:        2,
+		"pacectl --json=true --nonsense":                    2,
 	} {
 		code, out, _ := status(t, strings.Fields(line)...)
 		var doc struct {
@@ -59,6 +62,20 @@ func TestJSONIsOneValueInFailureToo(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != want || doc.Error.Reason == "" || doc.Error.Remedy == "" {
 			t.Errorf("%s: status %d, want %d, stdout %q: %v", line, code, want, out, err)
+		}
+	}
+}
+
+// TestJSONIsOneValueOfEveryVerb: also of those that need no node.
+func TestJSONIsOneValueOfEveryVerb(t *testing.T) {
+	for _, line := range []string{"pace-node --version --json", "pace-node --help --json", "pacectl --help --json", "pace-node --check-arguments --listen=:1 --json"} {
+		code, out, errs := status(t, strings.Fields(line)...)
+		var doc struct {
+			V    int
+			Text string
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != 0 || errs != "" || doc.V != 1 || doc.Text == "" {
+			t.Errorf("%s: status %d, stdout %q, stderr %q: %v", line, code, out, errs, err)
 		}
 	}
 }

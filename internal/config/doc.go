@@ -135,6 +135,14 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
+	if e.Remedy != "" {
+		return e.Reason() + "; " + e.Remedy
+	}
+	return e.Reason()
+}
+
+// Reason is where, which and why, without the remedy.
+func (e *RefusedError) Reason() string {
 	var b strings.Builder
 	b.WriteString(e.Where)
 	if e.Key != "" {
@@ -144,9 +152,6 @@ func (e *RefusedError) Error() string {
 		fmt.Fprintf(&b, " = %s", clip(e.Value))
 	}
 	fmt.Fprintf(&b, ": %s", e.Why)
-	if e.Remedy != "" {
-		b.WriteString("; " + e.Remedy)
-	}
 	return b.String()
 }
 

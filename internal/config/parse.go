@@ -27,9 +27,30 @@ func ParseTool(args []string, env func(string) (string, bool), stored func() (ma
 func whole(args []string, tool bool, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
 	c, call, err := parse(args, tool, env, stored, readFile)
 	if err != nil {
-		c = Config{JSON: slices.Contains(beforeDashes(args), "--json")}
+		if row := findVerb(call.Name); row != nil && row.Plain {
+			env = nil
+		}
+		c = Config{JSON: jsonWanted(args, env)}
 	}
 	return c, call, err
+}
+
+// jsonWanted reads --json and PACE_JSON where nothing else may read.
+func jsonWanted(args []string, env func(string) (string, bool)) bool {
+	const flag = "--json"
+	for _, arg := range slices.Backward(beforeDashes(args)) {
+		switch value, typed := strings.CutPrefix(arg, flag+"="); {
+		case arg == flag:
+			return true
+		case typed:
+			return truth(value)
+		}
+	}
+	if o := findOption(func(o *Option) bool { return "--"+o.Name == flag }); env != nil && o != nil {
+		text, _ := env(o.EnvName())
+		return truth(text)
+	}
+	return false
 }
 
 // given is what one origin said of one option.

@@ -309,9 +309,16 @@ func TestCheckArgumentsOpensNothing(t *testing.T) {
 }
 
 func TestJSONIsKnownInFailure(t *testing.T) {
-	for args, want := range map[string]bool{"--json --nonsense": true, "--nonsense --json": true, "--nonsense": false, "--listen=x --json": true, "--nonsense -- --json": false} {
+	for args, want := range map[string]bool{"--json --nonsense": true, "--nonsense --json": true, "--nonsense": false, "--listen=x --json": true, "--nonsense -- --json": false,
+		"--json=true --nonsense": true, "--json=yes --listen=x": true, "--json=false --nonsense": false} {
 		if c, _, err := (sources{args: strings.Fields(args)}).parse(); err == nil || c.JSON != want {
 			t.Errorf("%s: %v, JSON %v, want %v", args, err, c.JSON, want)
+		}
+	}
+	env := map[string]string{"PACE_JSON": "1"}
+	for args, want := range map[string]bool{"--nonsense": true, "--json=no --nonsense": false, "--check-arguments --nonsense": false} {
+		if c, _, err := (sources{args: strings.Fields(args), env: env}).parse(); err == nil || c.JSON != want {
+			t.Errorf("PACE_JSON=1 %s: %v, JSON %v, want %v", args, err, c.JSON, want)
 		}
 	}
 }

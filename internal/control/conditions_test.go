@@ -16,7 +16,7 @@ var wantConditions = map[string]string{
 	"foreign-fleet-visible": "", "enrollment-window-open": "", "enrollment-requests-waiting": "", "own-key-revoked": "", "single-voter-fleet": "notice",
 	"discovery-no-interface": "", "admin-endpoint-off": "", "wire-version-seen": "", "identity-cloned": "", "identity-clash": "", "provisioning-paused": "",
 	"provisioning-helper-missing": "", "provisioning-failing": "", "clock-skewed": "", "pin-disagrees": "", "consensus-leader-silent": "",
-	"fleet-format-newer": "", "mixed-node-versions": "",
+	"fleet-format-newer": "", "mixed-node-versions": "", "formation-move-refused": "",
 }
 
 func TestConditionTable(t *testing.T) {

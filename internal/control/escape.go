@@ -74,7 +74,7 @@ func escape(s, safe string, most int) string {
 }
 
 // plainer rewrites the habits of hints, so that they need no escaping: <id> → ID,
-// (…) → […], ` → '.
+// (…) → […], ` → ', and a semicolon before a space → a comma.
 func plainer(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -86,6 +86,12 @@ func plainer(s string) string {
 				continue
 			}
 			b.WriteByte(s[i])
+		case ';':
+			if i+1 < len(s) && s[i+1] == ' ' {
+				b.WriteByte(',')
+				continue
+			}
+			b.WriteByte(';')
 		case '(':
 			b.WriteByte('[')
 		case ')':

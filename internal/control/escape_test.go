@@ -48,7 +48,7 @@ func TestSentence(t *testing.T) {
 		{"say `pacectl node`", "say 'pacectl node'"},
 		{"a > b", `a \x3e b`},
 		{"<X>", `\x3cX\x3e`},
-		{"a; rm -rf /", `a\x3b rm -rf /`},
+		{"a; rm -rf /;b;", `a, rm -rf /\x3bb\x3b`},
 		{"a\nreboot", `a\x0areboot`},
 		{"${HOME}", `\x24\x7bHOME\x7d`},
 	} {

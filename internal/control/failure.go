@@ -89,11 +89,21 @@ func failureOf(err error, socket bool) *Failure {
 	case errors.As(err, &usage):
 		return &Failure{Code: codeUsage, Reason: usage.What, Remedy: usage.Remedy, Exit: config.ExitUsage}
 	case errors.As(err, &refused):
-		return &Failure{Code: "configuration", Reason: refused.Error(), Remedy: refused.Way(), Exit: config.ExitConfig}
+		return &Failure{Code: "configuration", Reason: refused.Reason(), Remedy: refused.Way(), Exit: config.ExitConfig}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &Failure{Code: codeNobody, Reason: "no answer came in time", Remedy: "look at the node's log, then try again", Exit: config.ExitNobody}
 	}
+	if r := (remediable)(nil); errors.As(err, &r) {
+		return &Failure{Code: codeFailed, Reason: r.What(), Remedy: r.Remedy(), Exit: config.ExitFailed}
+	}
 	return &Failure{Code: codeFailed, Reason: err.Error(), Remedy: failedRemedy(err), Exit: config.ExitFailed}
+}
+
+// remediable is an error of this machine that says apart what is wrong and what mends it.
+type remediable interface {
+	error
+	What() string
+	Remedy() string
 }
 
 func failedRemedy(err error) string {

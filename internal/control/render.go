@@ -135,20 +135,29 @@ func leaderText(m *Machine) string {
 func (m *MemberStatus) finish() {
 	m.Admit = ""
 	if m.Role == "learner" {
-		m.Admit = AdmitCommand(m.ID, hostOf(m.Endpoints.FC), m.RaftPort, m.Key)
+		host, port := m.futureRaft()
+		m.Admit = AdmitCommand(m.ID, host, port, m.Key)
 	}
 }
 
-// futureRaft is where a learner would open its consensus endpoint.
+// raft is the consensus endpoint as it is shown: a learner's is where it would open one.
 func (m *MemberStatus) raft() string {
-	if m.Endpoints.Raft != "" || m.Role != "learner" {
+	host, port := m.futureRaft()
+	if m.Role != "learner" || host == "" {
 		return m.Endpoints.Raft
 	}
-	host := hostOf(m.Endpoints.FC)
-	if host == "" {
-		return ""
+	return host + ":" + strconv.Itoa(port)
+}
+
+// futureRaft is where a learner would open its consensus endpoint: where it announced, else at its 0xFC endpoint's host.
+// The admit line and the column show the same.
+func (m *MemberStatus) futureRaft() (host string, port int) {
+	if host = hostOf(m.Endpoints.Raft); host != "" {
+		if port, err := strconv.Atoi(m.Endpoints.Raft[len(host)+1:]); err == nil {
+			return host, port
+		}
 	}
-	return host + ":" + strconv.Itoa(cmp.Or(m.RaftPort, DefaultRaftPort))
+	return hostOf(m.Endpoints.FC), cmp.Or(m.RaftPort, DefaultRaftPort)
 }
 
 func (m *MemberStatus) heardText() string {
@@ -244,7 +253,7 @@ func conditionLines(l *lines, raised []ConditionStatus) {
 
 // remedyCommands are the programs that a remedy may begin with. A line "remedy" is
 // there to be pasted, so what begins otherwise is a "note".
-var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl "}
+var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl ", "df "}
 
 func remedyName(remedy string) string {
 	for _, c := range remedyCommands {

@@ -21,9 +21,11 @@ func TestPrintIdentity(t *testing.T) {
 	if diff := cmp.Diff(want, d.Text()); diff != "" {
 		t.Error(diff)
 	}
-	d = Identity{NodeID: idA, PublicKey: testKey, Host: "[fd00:1::2]", RaftPort: 7000}
-	if want := "cluster-admit " + idA + "=[fd00:1::2]:7000@" + testKey + "\n"; !strings.HasSuffix(d.Text(), want) {
-		t.Errorf("got %s", d.Text())
+	for _, host := range []string{"[fd00:1::2]", "fd00:1::2"} {
+		d = Identity{NodeID: idA, PublicKey: testKey, Host: host, RaftPort: 7000}
+		if want := "cluster-admit " + idA + "=[fd00:1::2]:7000@" + testKey + "\n"; !strings.HasSuffix(d.Text(), want) {
+			t.Errorf("got %s", d.Text())
+		}
 	}
 }
 
@@ -127,6 +129,27 @@ func TestClusterStatus(t *testing.T) {
 	)
 	if diff := cmp.Diff(want, d.Text()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAdmitLineIsOfTheAnnouncedEndpoint: the column and the line to paste name one consensus endpoint.
+func TestAdmitLineIsOfTheAnnouncedEndpoint(t *testing.T) {
+	for _, c := range []struct {
+		said wire.Endpoints
+		want string
+	}{
+		{wire.Endpoints{FC: "10.1.0.9:6674"}, "10.1.0.9:6680"},
+		{wire.Endpoints{FC: "10.1.0.9:6674", Raft: "10.1.0.9:7011"}, "10.1.0.9:7011"},
+		{wire.Endpoints{FC: "10.1.0.9:6674", Raft: "10.2.0.9:7011"}, "10.2.0.9:7011"},
+		{wire.Endpoints{FC: "[fd00::9]:6674", Raft: "[fd00::9]:7011"}, "[fd00::9]:7011"},
+		{wire.Endpoints{FC: "[fd00::9]:6674"}, "[fd00::9]:6680"},
+	} {
+		d := MemberList{Members: []MemberStatus{{ID: idB, Key: otherKey, Name: "b", Role: "learner", Endpoints: c.said, HeardMS: ms(0), Arrived: true}}}
+		want := text("view of the leader itself, current", idB+" b learner - - - "+c.said.FC+" "+c.want+" 0s", "admit pace-node --cluster-admit="+idB+"="+c.want+"@"+otherKey)
+		d.View.Leads = true
+		if diff := cmp.Diff(want, d.Text()); diff != "" {
+			t.Errorf("%+v: %s", c.said, diff)
+		}
 	}
 }
 
@@ -238,7 +261,7 @@ func TestQueueTexts(t *testing.T) {
 		"queue: running",
 		"view of the leader itself, current",
 		"running "+idA+" a helper 1 -",
-		"backing-off "+idB+` b configure 3 in-1m30s exit 3: no such host\x3b try`,
+		"backing-off "+idB+` b configure 3 in-1m30s exit 3: no such host, try`,
 		"parked "+idC+` c helper 1 now a\x0areboot`,
 	)
 	if diff := cmp.Diff(want, d.Text()); diff != "" {

@@ -15,8 +15,8 @@ const maxListed = 8
 // resolve finds the machine that a person means: by its id, by its name where
 // that is unique, or by a unique prefix of its id. A word that is one machine's
 // name and the start of another's id is ambiguous: names are chosen by machines,
-// and none may pass for another. what says what is searched, for the refusal.
-func resolve(word, what string, machines []Machine) (string, error) {
+// and none may pass for another. what says what is searched, and lister what shows it, for the refusal.
+func resolve(word, what, lister string, machines []Machine) (string, error) {
 	var found []Machine
 	for _, m := range machines {
 		if m.ID == word {
@@ -33,12 +33,12 @@ func resolve(word, what string, machines []Machine) (string, error) {
 		return "", &Failure{
 			Code: codeAmbiguous, Exit: config.ExitUsage,
 			Reason: fmt.Sprintf("%q may mean %d machines of %s: %s", word, len(found), what, listed(found)),
-			Remedy: "name it by its whole id",
+			Remedy: "name it by its whole id: " + lister,
 		}
 	case wire.ValidID(word):
 		return word, nil // the node knows more machines than it listed, and says what it does not know
 	}
-	remedy := "list them first"
+	remedy := lister
 	var names []string
 	for _, m := range machines {
 		names = append(names, m.Name, m.ID)

@@ -39,14 +39,14 @@ func TestResolve(t *testing.T) {
 		{"", "", codeUnknown},               // nothing
 		{"Laptop of Adaa", "", codeUnknown}, //
 	} {
-		id, err := resolve(c.word, "the fleet", machines)
+		id, err := resolve(c.word, "the fleet", "pacectl member list", machines)
 		var f *Failure
 		errors.As(err, &f)
 		if id != c.id || (f == nil) != (c.code == "") || f != nil && f.Code != c.code {
 			t.Errorf("%q → %q, %v", c.word, id, err)
 		}
 	}
-	_, err := resolve("Laptop of Adam", "the fleet", machines)
+	_, err := resolve("Laptop of Adam", "the fleet", "pacectl member list", machines)
 	var f *Failure
 	if !errors.As(err, &f) || !strings.Contains(f.Remedy, "did you mean Laptop") {
 		t.Errorf("no suggestion: %+v", f)

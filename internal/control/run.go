@@ -127,6 +127,9 @@ func printFailure(f *Failure, asJSON, tool bool, stdout, stderr io.Writer) int {
 	return f.Exit
 }
 
+// Print prints the document of a verb that needs no node, the way Run prints a verb's.
+func Print(doc Printable, asJSON bool, stdout io.Writer) error { return write(stdout, doc, asJSON) }
+
 func remedyLine(s string) string { return "remedy: " + Sentence(s) }
 
 // write prints a document.
@@ -302,7 +305,7 @@ func (r *runner) call(ctx context.Context, v wire.Verb, payload []byte) ([]byte,
 			}
 		}
 		asked[endpoint] = true
-		r.notice("not the leader; asking the leader at %s", endpoint)
+		r.notice("not the leader, asking the leader at %s", endpoint)
 		if err := r.dialScheduler(ctx, endpoint); err != nil {
 			return nil, err
 		}

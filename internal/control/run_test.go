@@ -244,7 +244,7 @@ func TestFailures(t *testing.T) {
 			return n
 		}()}, words("member", "forget", "web1"), config.Config{}, 2, "may mean 2 machines", "whole id"},
 		{"no such machine", nodes{"": leaderNode()}, words("member", "show", "web9"), config.Config{}, 4, "no machine of the fleet", "member list"},
-		{"no name at all", nodes{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "first"},
+		{"no name at all", nodes{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "pacectl member list"},
 		{"a window of nothing", nodes{"": leaderNode()}, flag1("enroll-auto-approve", "0s"), config.Config{}, 2, "window", "15m"},
 		{"no fleet id given back", nodes{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, "not given back", cluster1},
 		{"another fleet id given back", nodes{"": leaderNode()}, words("fleet", "leave", idA), config.Config{}, 2, "not given back", cluster1},
@@ -310,7 +310,7 @@ func TestRedirect(t *testing.T) {
 	leader := leaderNode()
 	f := nodes{"": to("10.1.0.9:6674"), "10.1.0.9:6674": leader}
 	exit, out, errs := f.run(t, flag1("enroll-clear", ""), config.Config{JSON: true}, "")
-	if exit != 0 || errs != "note: not the leader\\x3b asking the leader at 10.1.0.9:6674\n" || len(leader.controls) != 1 {
+	if exit != 0 || errs != "note: not the leader, asking the leader at 10.1.0.9:6674\n" || len(leader.controls) != 1 {
 		t.Fatalf("%d %q", exit, errs)
 	}
 	wantOneJSON(t, out)
@@ -409,9 +409,24 @@ func TestPrintFailure(t *testing.T) {
 	if exit := PrintFailure(err, false, false, &out, &errs); exit != 78 || out.Len() != 0 || !strings.HasPrefix(errs.String(), "pace-node: the command line: --listen: no port") || !strings.HasSuffix(errs.String(), "\nremedy: say [host]:port\n") {
 		t.Errorf("%d %q %q", exit, &out, &errs)
 	}
+	if strings.Count(errs.String(), "say [host]:port") != 1 {
+		t.Errorf("the remedy is said twice: %q", &errs)
+	}
+	out.Reset()
+	errs.Reset()
+	if exit := PrintFailure(&inUse{}, false, true, &out, &errs); exit != 1 || errs.String() != "pacectl: it is in use\nremedy: stop the other one\n" {
+		t.Errorf("an error that knows its remedy: %d %q", exit, &errs)
+	}
 	errs.Reset()
 	if exit := PrintFailure(&config.UsageError{What: "w", Remedy: "r"}, true, true, &out, &errs); exit != 2 || errs.Len() != 0 {
 		t.Errorf("%d %q", exit, &errs)
 	}
 	wantOneJSON(t, out.String())
 }
+
+// inUse is an error that says apart what is wrong and what mends it.
+type inUse struct{}
+
+func (inUse) Error() string  { return "it is in use; stop the other one" }
+func (inUse) What() string   { return "it is in use" }
+func (inUse) Remedy() string { return "stop the other one" }

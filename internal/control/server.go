@@ -201,11 +201,15 @@ func (s *Server) readRequest(ctx context.Context, p Peer, stream net.Conn) (wire
 		return wire.VerbRow{}, nil, &fault{}
 	}
 	row, length, code := wire.ParseRequestHeader(h)
-	if code == 0 && stranger && length > strangerRequestMost {
+	most := row.Ceiling
+	if stranger {
+		most = min(most, strangerRequestMost)
+	}
+	if code == 0 && length > most {
 		code = wire.CodeTooLarge
 	}
 	if code != 0 {
-		return row, nil, &fault{headerError(code, h, row)}
+		return row, nil, &fault{headerError(code, h, row, most)}
 	}
 	payload := make([]byte, length)
 	if err := readFull(stream, payload); err != nil {
@@ -215,14 +219,14 @@ func (s *Server) readRequest(ctx context.Context, p Peer, stream net.Conn) (wire
 	return row, payload, nil
 }
 
-func headerError(code wire.ErrorCode, h [wire.RequestHeaderSize]byte, row wire.VerbRow) *wire.Error {
+func headerError(code wire.ErrorCode, h [wire.RequestHeaderSize]byte, row wire.VerbRow, most uint32) *wire.Error {
 	switch code {
 	case wire.CodeUnsupportedVersion:
 		return wire.NewError(code, fmt.Sprintf("protocol version %d is not spoken here: this node speaks %d to %d", h[1], wire.OldestProtocolVersion, wire.ProtocolVersion), "bring both nodes to versions that are at most one apart")
 	case wire.CodeUnknownVerb:
 		return wire.NewError(code, fmt.Sprintf("verb 0x%02x is not known to this node", h[2]), "upgrade this node, or ask one that is as new as the asker")
 	case wire.CodeTooLarge:
-		return wire.NewError(code, fmt.Sprintf("a request of %s is at most %d bytes", row.Name, row.Ceiling), "send less at once")
+		return wire.NewError(code, fmt.Sprintf("a request of %s is at most %d bytes", row.Name, most), "send less at once")
 	}
 	return wire.NewError(code, "", "")
 }

@@ -152,6 +152,9 @@ func TestStrangersSendLittle(t *testing.T) {
 		s := NewServer(ServerConfig{Backend: &fakeNode{access: c.access}})
 		status, b := exchange(t, pipeTo(t, s, Peer{}), wire.VerbAnnounce, big)
 		wantError(t, status, b, c.want)
+		if e, err := wire.DecodeError(b); err == nil && c.want == wire.CodeTooLarge && !strings.Contains(e.Text, "4096 bytes") {
+			t.Errorf("a stranger is told another bound than its own: %s", e.Text)
+		}
 		s.Close()
 	}
 }

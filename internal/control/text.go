@@ -106,6 +106,9 @@ func admitValue(id, host string, port int, key string) string {
 	if port == 0 {
 		port = DefaultRaftPort
 	}
+	if strings.Contains(host, ":") && host[0] != '[' {
+		host = "[" + host + "]"
+	}
 	v := id + "=" + host + ":" + strconv.Itoa(port)
 	if key != "" {
 		v += "@" + key

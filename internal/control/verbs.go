@@ -92,7 +92,7 @@ func (r *runner) waitingID(ctx context.Context, word string) (string, error) {
 		for _, row := range list.Rows {
 			machines = append(machines, Machine{ID: row.ID, Name: row.Name})
 		}
-		return resolve(word, "the waiting list", machines)
+		return resolve(word, "the waiting list", "pacectl enroll list", machines)
 	}
 	if !wire.ValidID(word) {
 		return "", usageFailure("paste the line that --enroll-list printed", "%q is no id: an id is 1 to 64 of A-Z a-z 0-9 . _ -", word)
@@ -287,7 +287,7 @@ func (r *runner) memberID(ctx context.Context, word string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return resolve(word, "the fleet", machinesOf(s.Members))
+	return resolve(word, "the fleet", "pacectl member list", machinesOf(s.Members))
 }
 
 func machinesOf(members []MemberStatus) []Machine {
@@ -311,7 +311,7 @@ func (r *runner) memberShow(ctx context.Context, args []string) (Printable, erro
 	if err != nil {
 		return nil, err
 	}
-	id, err := resolve(args[0], "the fleet", machinesOf(s.Members))
+	id, err := resolve(args[0], "the fleet", "pacectl member list", machinesOf(s.Members))
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,25 @@ import (
 
 var (
 	// ErrSudo: an ordinary user asked for the service's own identity.
-	ErrSudo = errors.New("the service's identity is its own to mint and to read: run it with sudo, or give --state-dir for a node of your own")
+	ErrSudo error = &told{nil, "the service's identity is its own to mint and to read", "run it with sudo, or give --state-dir for a node of your own"}
 	// ErrNoStateDir: the platform knows no state directory for this account.
-	ErrNoStateDir = errors.New("this account has no folder for state; give --state-dir one")
+	ErrNoStateDir error = &told{nil, "this account has no folder for state", "give --state-dir one"}
 )
+
+// told is an error with the remedy that the operator reads.
+type told struct {
+	cause        error
+	what, remedy string
+}
+
+func (t *told) Error() string { return t.what + "; " + t.remedy }
+func (t *told) Unwrap() error { return t.cause }
+
+// What is what is wrong, without the remedy.
+func (t *told) What() string { return t.what }
+
+// Remedy is the sentence that mends it, by itself.
+func (t *told) Remedy() string { return t.remedy }
 
 // Machine is a platform and what it runs under.
 type Machine struct {
@@ -130,6 +145,9 @@ func (m *Machine) reset(context.Context) (control.Done, error) {
 		return control.Done{}, err
 	}
 	to, err := statedir.Reset(m.Config.StateDir, opt)
+	if errors.Is(err, statedir.ErrInUse) {
+		return control.Done{}, &told{err, "a node runs on this identity, and a verb does not disturb it", "stop it (sudo systemctl stop pace-node), run this again, and start it"}
+	}
 	if to == "" {
 		return control.Done{Said: "there was no identity to put away"}, err
 	}

@@ -105,6 +105,25 @@ func TestIdentityIsMintedOnceAndReset(t *testing.T) {
 	}
 }
 
+// TestResetBesideARunningNode: what is pasted from the condition own-key-revoked says what comes first.
+func TestResetBesideARunningNode(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	m := New(fake{}, settings(t, "--state-dir="+dir))
+	d, err := statedir.Open(dir, statedir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, _, err := d.Load(m.Mint()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Deps().ResetIdentity(context.Background())
+	var says interface{ Remedy() string }
+	if !errors.Is(err, statedir.ErrInUse) || !errors.As(err, &says) || !strings.Contains(says.Remedy(), "stop pace-node") {
+		t.Errorf("%v, want how to stop the node first", err)
+	}
+}
+
 func TestAdvertisedAddressAsTyped(t *testing.T) {
 	for typed, want := range map[string]string{"10.1.0.2": "10.1.0.2", "node1:7": "node1", "[fd00::1]": "fd00::1", "[fd00::1]:7": "fd00::1"} {
 		if got := New(fake{}, settings(t, "--state-dir=/x", "--advertise="+typed)).address(); got != want {

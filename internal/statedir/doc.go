@@ -70,6 +70,9 @@ type refusal struct {
 func (r *refusal) Error() string { return r.what + "; " + r.remedy }
 func (r *refusal) Unwrap() error { return r.kind }
 
+// What is what is wrong, without the remedy.
+func (r *refusal) What() string { return r.what }
+
 // Remedy is the sentence that mends it, by itself.
 func (r *refusal) Remedy() string { return r.remedy }
 
