@@ -1,0 +1,154 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// notYet are flags that the pages name as missing, or that belong to other programs.
+var notYet = map[string]bool{"provision-pki": true, "install-service": true, "tags": true}
+
+// settings are names of the fleet's settings that look like a package's.
+var settings = map[string]bool{"provision.paused": true, "provision.profile": true}
+
+// pages are the written pages, by their path from the root.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "build" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root(t), path)
+		out[filepath.ToSlash(rel)] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 5 {
+		t.Fatalf("found %d pages only: this test looks in the wrong place", len(out))
+	}
+	return out
+}
+
+// declared are the names that a package declares: types, functions, methods, constants, variables, fields.
+func declared(t *testing.T) (byPackage map[string]map[string]bool, tests map[string]bool) {
+	t.Helper()
+	byPackage, tests = map[string]map[string]bool{}, map[string]bool{}
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "build") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(filepath.Dir(path))
+		if byPackage[name] == nil {
+			byPackage[name] = map[string]bool{}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.FuncDecl:
+				byPackage[name][x.Name.Name] = true
+				if x.Recv == nil && strings.HasSuffix(path, "_test.go") {
+					tests[x.Name.Name] = true
+				}
+			case *ast.TypeSpec:
+				byPackage[name][x.Name.Name] = true
+			case *ast.ValueSpec:
+				for _, id := range x.Names {
+					byPackage[name][id.Name] = true
+				}
+			case *ast.Field:
+				for _, id := range x.Names {
+					byPackage[name][id.Name] = true
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return byPackage, tests
+}
+
+var (
+	link   = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	test   = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+…?`)
+	code   = regexp.MustCompile("`([a-z]+)\\.([A-Za-z]\\w*)(?:\\.([A-Za-z]\\w*))?(?:\\(\\))?`")
+	metric = regexp.MustCompile(`\bpace_[a-z_]+[a-z]\b`)
+	flag   = regexp.MustCompile(`(?:^|[\s` + "`" + `/])--([a-z][a-z-]+[a-z])`)
+	source = regexp.MustCompile("`((?:internal|test|docs|cmd|platform)/[\\w/.*-]+)`")
+)
+
+// TestWords holds the written pages against the code: every link, test, name of a package, metric, flag and file that they
+// name is there.
+func TestWords(t *testing.T) {
+	all := pages(t)
+	names, tests := declared(t)
+	for page, text := range all {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root(t), filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", page, m[1])
+			}
+		}
+		for _, name := range test.FindAllString(text, -1) {
+			if !strings.HasSuffix(name, "…") && !tests[name] {
+				t.Errorf("%s: there is no test %s", page, name)
+			}
+		}
+		for _, m := range code.FindAllStringSubmatch(text, -1) {
+			known, ours := names[m[1]]
+			for _, name := range m[2:] {
+				if ours && name != "" && !known[name] && name != "go" && name != "md" && !settings[m[1]+"."+name] {
+					t.Errorf("%s: package %s declares no %s", page, m[1], name)
+				}
+			}
+		}
+		for _, name := range metric.FindAllString(text, -1) {
+			if !strings.Contains(all["docs/metrics.md"], "`"+name+"`") && !strings.HasSuffix(name, "_") {
+				t.Errorf("%s: there is no metric %s", page, name)
+			}
+		}
+		for _, m := range flag.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(all["docs/flags.md"], "--"+m[1]) && !notYet[m[1]] {
+				t.Errorf("%s: there is no flag --%s", page, m[1])
+			}
+		}
+		for _, m := range source.FindAllStringSubmatch(text, -1) {
+			if found, err := filepath.Glob(filepath.Join(root(t), m[1])); err != nil || len(found) == 0 {
+				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+	}
+}
