@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// refused starts a node that must not come up, and returns what it printed.
+func (n *node) refused(within time.Duration, status int) string {
+	n.t.Helper()
+	began := time.Now()
+	n.start()
+	if got := n.ends(); got != status {
+		n.t.Errorf("%s ended with status %d, want %d\n%s", n.name, got, status, n.log)
+	}
+	if took := time.Since(began); took > within {
+		n.t.Errorf("%s took %s to say so, at most %s", n.name, took, within)
+	}
+	return n.log.String()
+}
+
+func wants(t *testing.T, said string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			t.Errorf("it does not say %q:\n%s", w, said)
+		}
+	}
+}
+
+func TestSecondNodeOnTakenPortsLeavesTheFirstAlone(t *testing.T) { // field case P14
+	t.Parallel()
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder", metered)
+	nextSecond(t)
+	b := l.hosts[1].joined(t, a, "birch")
+	before := a.standing()
+	sessions := a.shows("its learner's session", func(d nodeDoc) bool { return d.Peers.Sessions == 1 }).Peers.Sessions
+	log := a.log.String()
+
+	// The default ports: UDP 6681 is shared, so only TCP can tell.
+	second := l.hosts[0].newNode(t, "second")
+	wants(t, second.refused(2*time.Second, 1), ":6674", "--listen")
+	// A consensus port that is taken.
+	third := l.hosts[0].newNode(t, "third", "--listen=:7674")
+	wants(t, third.refused(2*time.Second, 1), ":6680", "--listen-raft")
+	// A reply port that is taken; a typed one refuses.
+	reply := strings.Fields(strings.SplitAfter(log, "discovery-answers=0.0.0.0:")[1])[0]
+	fourth := l.hosts[0].newNode(t, "fourth", "--listen=:7674", "--listen-raft=:7680", "--discovery-reply-port="+reply)
+	wants(t, fourth.refused(2*time.Second, 1), reply, "--discovery-reply-port")
+
+	if after := a.standing(); after != before {
+		t.Errorf("before %+v\nafter  %+v", before, after)
+	}
+	if d, err := a.status(); err != nil || d.Peers.Sessions != sessions {
+		t.Errorf("%v: %d sessions, before %d", err, d.Peers.Sessions, sessions)
+	}
+	if d, err := a.waiting(); err != nil || len(d.Rows) != 1 {
+		t.Errorf("%v: rows %+v, want the member's alone", err, d.Rows)
+	}
+	if m := a.metrics(); m.of(t, "pace_discovery_replies_withheld_total") != 0 {
+		t.Error("the first one's budgets are touched")
+	}
+	b.follows(a)
+}
+
+func TestSecondNodeOnTheSameStateDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 1)
+	a := l.hosts[0].start(t, "alder")
+	other := l.hosts[0].newNode(t, "second", "--listen=:7674", "--listen-raft=:7680")
+	other.dir = a.dir
+	wants(t, other.refused(3*time.Second, 1), a.dir, "in use", "--state-dir")
+	// It changed nothing, and gives the directory back with the process, however that ends.
+	if _, err := a.cluster(); err != nil {
+		t.Error(err)
+	}
+	a.kill()
+	other.start()
+	other.ready()
+}
+
+func TestAdminPortThatIsTakenStandsDown(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 1)
+	var blocker net.Listener
+	l.hosts[0].in(func() { blocker, _ = net.Listen("tcp4", "127.0.0.1:6690") })
+	if blocker == nil {
+		t.Fatal("the port can't be taken by the test")
+	}
+	defer blocker.Close()
+	a := l.hosts[0].start(t, "alder", metered)
+	a.shows("that its metrics are off", func(d nodeDoc) bool { return d.Mode == "solitary" && d.has("admin-endpoint-off") })
+}
+
+func TestDamagedStateIsRefusedAndNothingIsMinted(t *testing.T) { // field case P30
+	t.Parallel()
+	l := newLAN(t, 1)
+	a := l.hosts[0].start(t, "alder")
+	id := a.id()
+	a.stop()
+	for _, c := range []struct {
+		file   string
+		damage func(b []byte) []byte
+	}{
+		{"node-key", func([]byte) []byte { return nil }},
+		{"node-key", func(b []byte) []byte { b[10] ^= 1; return b }},
+		{"formation.json", func([]byte) []byte { return nil }},
+		{"consensus/raft.db", func(b []byte) []byte { return b[:len(b)/2] }},
+	} {
+		path := filepath.Join(a.dir, c.file)
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Errorf("%v; the directory holds %v", err, names(t, a.dir))
+			continue
+		}
+		bad := c.damage(append([]byte(nil), good...))
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		broken := l.hosts[0].newNode(t, "broken")
+		broken.dir = a.dir
+		broken.start()
+		if status := broken.ends(); status == 0 || status == -1 {
+			t.Errorf("%s: status %d", c.file, status)
+		}
+		wants(t, broken.log.String(), filepath.Base(c.file))
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(bad) {
+			t.Errorf("%s was changed: %v", c.file, err)
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.start()
+	a.ready()
+	if got := a.id(); got != id {
+		t.Errorf("it is %s now, was %s", got, id)
+	}
+}
+
+func names(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			out = append(out, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
