@@ -18,6 +18,9 @@ var notYet = map[string]bool{"provision-pki": true, "install-service": true, "ta
 // settings are names of the fleet's settings that look like a package's.
 var settings = map[string]bool{"provision.paused": true, "provision.profile": true}
 
+// endings are those of files whose name begins as a package's.
+var endings = map[string]bool{"go": true, "md": true, "json": true, "lock": true}
+
 // pages are the written pages, by their path from the root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
@@ -130,7 +133,7 @@ func TestWords(t *testing.T) {
 		for _, m := range code.FindAllStringSubmatch(text, -1) {
 			known, ours := names[m[1]]
 			for _, name := range m[2:] {
-				if ours && name != "" && !known[name] && name != "go" && name != "md" && !settings[m[1]+"."+name] {
+				if ours && name != "" && !known[name] && !endings[name] && !settings[m[1]+"."+name] {
 					t.Errorf("%s: package %s declares no %s", page, m[1], name)
 				}
 			}
@@ -148,6 +151,26 @@ func TestWords(t *testing.T) {
 		for _, m := range source.FindAllStringSubmatch(text, -1) {
 			if found, err := filepath.Glob(filepath.Join(root(t), m[1])); err != nil || len(found) == 0 {
 				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+	}
+}
+
+// TestChangelog: what a script may rely on has its line. Each flag, series and condition of the generated pages is named.
+func TestChangelog(t *testing.T) {
+	all := pages(t)
+	for page, row := range map[string]*regexp.Regexp{
+		"docs/flags.md":      regexp.MustCompile("(?m)^\\| `(--[a-z-]+)"),
+		"docs/metrics.md":    regexp.MustCompile("(?m)^\\| `(pace_[a-z_]+)`"),
+		"docs/conditions.md": regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|"),
+	} {
+		found := row.FindAllStringSubmatch(all[page], -1)
+		if len(found) < 5 {
+			t.Errorf("%s has %d rows: this test reads it wrongly", page, len(found))
+		}
+		for _, m := range found {
+			if !strings.Contains(all["CHANGELOG.md"], "`"+m[1]+"`") {
+				t.Errorf("CHANGELOG.md does not name %s, which %s has: add it under Unreleased", m[1], page)
 			}
 		}
 	}
