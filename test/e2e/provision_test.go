@@ -1,0 +1,162 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// helper writes a provisioning helper in shell: it gives each machine its own id back, and keeps what it was given.
+func helper(t *testing.T, body string) (command, folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	path := filepath.Join(folder, "helper.sh")
+	script := "#!/bin/sh\nset -eu\nin=$(cat)\nid=$(printf '%s' \"$in\" | sed -n 's/.*\"identity\":\"\\([^\"]*\\)\".*/\\1/p')\nprintf '%s' \"$in\" > \"$1/$id.in\"\n" + body
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path + " " + folder, folder
+}
+
+// configuration is what the machine was given, nil before.
+func (n *node) configuration() map[string]string {
+	b, err := os.ReadFile(filepath.Join(n.dir, "provisioned", "current", "configuration.json"))
+	if err != nil {
+		return nil
+	}
+	var out map[string]string
+	if err := json.Unmarshal(b, &out); err != nil {
+		n.t.Fatalf("%s: %v", n.name, err)
+	}
+	return out
+}
+
+func (n *node) configured(key, value string) {
+	n.t.Helper()
+	until(n.t, n.name+" is configured", func() (bool, string) {
+		c := n.configuration()
+		return c != nil && c[key] == value, fmt.Sprint(c)
+	})
+}
+
+// state of a machine in the queue, "" where it is in none.
+func (n *node) queued(id string) string {
+	out, err := n.pacectl("queue", "list", "--json")
+	if err != nil {
+		return ""
+	}
+	var doc struct {
+		Entries []struct {
+			ID, State string
+			LastError string `json:"last_error"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		n.t.Fatalf("%v: %s", err, out)
+	}
+	for _, e := range doc.Entries {
+		if e.ID == id {
+			return e.State + " " + e.LastError
+		}
+	}
+	return ""
+}
+
+func TestProvisioningEndToEnd(t *testing.T) {
+	t.Parallel()
+	command, folder := helper(t, `printf '{"configuration":{"greeting":"hello %s","main":"yes"},"msg":"done"}' "$id"`+"\n")
+	l := newLAN(t, 3)
+	a := l.hosts[0].start(t, "alder", metered, "--provision-helper="+command)
+	a.configured("greeting", "hello "+a.id()) // a fleet of one provisions itself
+	nextSecond(t)
+	b := l.hosts[1].joined(t, a, "birch", "--label=rack=7")
+	c := l.hosts[2].joined(t, a, "cedar")
+	for _, n := range []*node{b, c} {
+		n.configured("greeting", "hello "+n.id())
+		n.configured("main", "yes")
+	}
+	// The helper was told who asks, and by whom it is called what.
+	in, err := os.ReadFile(filepath.Join(folder, b.id()+".in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, string(in), `"name":"birch"`, `"rack":"7"`, `"inventory":"{`, `"cluster_id":"`)
+	for _, n := range []*node{a, b, c} {
+		until(t, n.name+" counts as provisioned", func() (bool, string) {
+			d, err := a.cluster()
+			if err != nil {
+				return false, err.Error()
+			}
+			for _, m := range d.Members {
+				if m.ID == n.id() {
+					return m.Provisioning == "provisioned", m.Provisioning
+				}
+			}
+			return false, "no member"
+		})
+	}
+	m := a.metrics()
+	if got := m.of(t, "pace_provision_provisioned_total"); got != 3 {
+		t.Errorf("%v provisioned", got)
+	}
+	for name, v := range m {
+		if strings.HasPrefix(name, "pace_provision_errors_total") && v != 0 {
+			t.Errorf("%s = %v", name, v)
+		}
+	}
+	// Modes: nobody else reads it.
+	for path, mode := range map[string]os.FileMode{"provisioned/current": 0o700, "provisioned/current/configuration.json": 0o600} {
+		if st, err := os.Stat(filepath.Join(b.dir, path)); err != nil || st.Mode().Perm()&^mode != 0 {
+			t.Errorf("%s: %v, %v", path, st.Mode(), err)
+		}
+	}
+	// Another answer takes its place when an operator asks for it, and what was before is kept.
+	script := filepath.Join(folder, "helper.sh")
+	s, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(script, []byte(strings.Replace(string(s), "hello %s", "good day %s", 1)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := a.pacectl("queue", "reprovision", "birch"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b.configured("greeting", "good day "+b.id())
+	if before, err := os.ReadFile(filepath.Join(b.dir, "provisioned", "previous", "configuration.json")); err != nil || !strings.Contains(string(before), "hello "+b.id()) {
+		t.Errorf("what was before is not kept: %v %s", err, before)
+	}
+}
+
+func TestHelperThatFailsIsShownAndCuredByARetry(t *testing.T) {
+	t.Parallel()
+	command, folder := helper(t, `if [ ! -e "$1/go" ]; then echo "the shelf is empty" >&2; exit 3; fi
+printf '{"configuration":{"greeting":"hello"}}'`+"\n")
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder", metered, "--provision-helper="+command)
+	nextSecond(t)
+	b := l.hosts[1].joined(t, a, "birch")
+	until(t, "the failure is shown with the helper's words", func() (bool, string) {
+		s := a.queued(b.id())
+		return strings.Contains(s, "the shelf is empty") && strings.Contains(s, "3"), s
+	})
+	if c := b.configuration(); c != nil {
+		t.Errorf("configured all the same: %v", c)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := a.pacectl("queue", "retry", "birch"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b.configured("greeting", "hello")
+	// A retry of what can't be retried says so, and is no success.
+	if out, err := a.pacectl("queue", "retry", "nobody-of-that-name"); err == nil {
+		t.Errorf("a retry of nobody succeeds: %s", out)
+	}
+}
