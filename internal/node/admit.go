@@ -95,7 +95,7 @@ func (n *Node) Enroll(ctx context.Context, p control.Peer, r wire.EnrollRequest,
 	case j.Err != nil:
 		return wire.EnrollAnswer{}, nil, j.Err
 	case j.Admit:
-		if err := n.admit(ctx, b, j.Row, r, req, j.Auto); err != nil {
+		if _, err := n.admit(ctx, b, j.Row, r, req, j.Auto); err != nil {
 			n.post(func(now time.Time) { n.list.Failed(now, j.Row); n.listChanged(now) })
 			n.log.Warn("admission not committed", "id", control.Word(r.ID), "error", err.Error())
 			ans := n.answer(b, wire.OutcomePending, r.ID, r.Key, r.Nonce, j.Challenge, j.HasChallenge, nil)
@@ -150,15 +150,16 @@ func (n *Node) unwait(w *waiter, waits bool) {
 }
 
 // admit commits a machine's admission; only then is it told.
-func (n *Node) admit(ctx context.Context, b *body, row enroll.RowID, r wire.EnrollRequest, req enroll.Request, auto bool) error {
+func (n *Node) admit(ctx context.Context, b *body, row enroll.RowID, r wire.EnrollRequest, req enroll.Request, auto bool) (revision uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
 	c := fleet.AdmitLearner(row.ID, row.Key, req.Name, req.Platform, req.Version, wire.Endpoints{FC: r.Endpoint}, req.Format, n.key.Public().String(), time.Now().Unix(), auto)
-	if _, err := b.propose(ctx, c); err != nil {
-		return err
+	res, err := b.propose(ctx, c)
+	if err != nil {
+		return 0, err
 	}
 	n.log.Info("machine admitted", "id", row.ID, "name", control.Word(req.Name), "key", row.Key.String(), "from", req.Source.String(), "by-window", auto)
-	return nil
+	return res.Revision, nil
 }
 
 // answer signs one outcome. It is called off the loop: a signature takes tens of microseconds.
@@ -187,19 +188,21 @@ func (c candidate) request() (wire.EnrollRequest, enroll.Request) {
 	return r, enroll.Request{EnrollRequest: r, Name: c.Name, Platform: c.Platform, Version: c.Version, Source: c.Source, Format: c.format}
 }
 
-// admitRows commits the admissions of rows that were approved in the list, and tells their streams.
-func (n *Node) admitRows(ctx context.Context, b *body, rows []candidate, auto bool) (done int, err error) {
+// admitRows commits the admissions of rows that were approved in the list, and tells their streams. revision is the last
+// one's.
+func (n *Node) admitRows(ctx context.Context, b *body, rows []candidate, auto bool) (done int, revision uint64, err error) {
 	for _, row := range rows {
 		r, req := row.request()
-		if aerr := n.admit(ctx, b, row.RowID(), r, req, auto); aerr != nil {
+		rev, aerr := n.admit(ctx, b, row.RowID(), r, req, auto)
+		if aerr != nil {
 			err = errors.Join(err, aerr)
 			n.post(func(now time.Time) { n.list.Failed(now, row.RowID()); n.listChanged(now) })
 			continue
 		}
-		done++
+		done, revision = done+1, rev
 		n.tell(row.RowID(), func(w *waiter) wire.EnrollAnswer { return n.approval(b, row.ID, row.Key, w.nonce) }, true)
 	}
-	return done, err
+	return done, revision, err
 }
 
 // tell pushes an answer to every open stream of a row, off the loop.
@@ -294,8 +297,14 @@ func (n *Node) EnrollControl(ctx context.Context, p control.Peer, c wire.EnrollC
 
 func (n *Node) enrollList(ctx context.Context) (control.EnrollList, error) {
 	out := control.EnrollList{V: control.DocumentVersion, Rows: []control.EnrollRow{}}
+	var elsewhere error
 	err := n.ask(ctx, func(now time.Time) {
-		out.Cluster = n.form.Own().Cluster
+		own := n.form.Own()
+		if own.Mode == formation.Learner || own.Mode == formation.Voter && !n.isLeader() {
+			elsewhere = n.notLeader("the waiting list is on the leader")
+			return
+		}
+		out.Cluster = own.Cluster
 		if left, armed, ok := n.list.Window(now); ok {
 			out.Window = control.Window{Armed: true, LeftMS: left.Milliseconds(), ArmedAt: armed.Unix()}
 		}
@@ -316,7 +325,7 @@ func (n *Node) enrollList(ctx context.Context) (control.EnrollList, error) {
 			out.Rows = append(out.Rows, row)
 		}
 	})
-	return out, err
+	return out, errors.Join(err, elsewhere)
 }
 
 var decisions = map[enroll.Decision]string{
@@ -351,7 +360,7 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 		if err = errors.Join(err, refused); err != nil {
 			return done, refuse(err)
 		}
-		if _, err := n.admitRows(ctx, b, rows, false); err != nil {
+		if _, done.Revision, err = n.admitRows(ctx, b, rows, false); err != nil {
 			return done, err
 		}
 		done.Said = fmt.Sprintf("%s is admitted", id)
@@ -391,7 +400,7 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 		})
 		done.Said = plural(cleared, "waiting machine is", "waiting machines are") + " cleared from the list, and who still wants in asks again"
 	case wire.ControlWindow:
-		done.Said, err = n.arm(ctx, p, c)
+		done.Said, done.Revision, err = n.arm(ctx, p, c)
 	case wire.ControlWindowOff:
 		err = n.ask(ctx, func(now time.Time) { n.list.Off(now); n.listChanged(now) })
 		n.audit(ctx, "window", "", "off", n.actor(p))
@@ -399,19 +408,19 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 	default:
 		return done, wire.NewError(wire.CodeUnknownVerb, "not an operation of the waiting list", "")
 	}
-	done.Revision = n.view.Load().Revision()
 	return done, err
 }
 
 // arm opens the auto-approve window. The fleet is established by it, durably, before anybody is admitted through it.
-func (n *Node) arm(ctx context.Context, p control.Peer, c wire.EnrollControl) (string, error) {
+func (n *Node) arm(ctx context.Context, p control.Peer, c wire.EnrollControl) (said string, revision uint64, err error) {
 	seconds, _ := wire.WindowSeconds(c.Argument)
 	d, err := enroll.WindowOf(seconds)
 	if err != nil {
-		return "", refuse(err)
+		return "", 0, wire.NewError(wire.CodeRefusedByRule, err.Error(), "pacectl enroll window 15m, or at most 24h")
 	}
-	if _, err := n.propose(ctx, fleet.MarkEstablished("window of "+d.String(), n.actor(p), time.Now().Unix())); err != nil {
-		return "", err
+	res, err := n.propose(ctx, fleet.MarkEstablished("window of "+d.String(), n.actor(p), time.Now().Unix()))
+	if err != nil {
+		return "", 0, err
 	}
 	var rows []candidate
 	var b *body
@@ -424,11 +433,11 @@ func (n *Node) arm(ctx context.Context, p control.Peer, c wire.EnrollControl) (s
 		n.listChanged(now)
 	})
 	if err = errors.Join(err, refused); err != nil {
-		return "", refuse(err)
+		return "", res.Revision, refuse(err)
 	}
 	n.log.Warn("auto-approve window armed: every unmarked machine that asks is admitted", "for", d)
-	admitted, err := n.admitRows(ctx, b, rows, true)
-	return fmt.Sprintf("machines that ask are admitted unseen for %s, and %s already", d, plural(admitted, "one that waited is admitted", "that waited are admitted")), err
+	admitted, last, err := n.admitRows(ctx, b, rows, true)
+	return fmt.Sprintf("machines that ask are admitted unseen for %s, and %s", d, plural(admitted, "that waited is admitted", "that waited are admitted")), max(res.Revision, last), err
 }
 
 func (n *Node) rowsOf(now time.Time, ids ...enroll.RowID) []candidate {

@@ -197,10 +197,13 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 	mode := *n.mode.Load()
 	if mode == formation.Pending && r.Op != "forget" {
 		own, err := n.own(ctx)
-		if err != nil || own.Target == nil {
+		if err != nil {
 			return wire.ClusterAnswer{}, err
 		}
-		return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody and is set nothing", "do it at "+own.Target.Endpoint)
+		if own.Target != nil { // else it has just gone back to its own fleet
+			return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody and is set nothing",
+				"do it on that fleet's leader: --scheduler="+own.Target.Endpoint)
+		}
 	}
 	switch r.Op {
 	case "set":

@@ -161,6 +161,7 @@ func (n *Node) rebuild(ctx context.Context, rec statedir.Record) (*body, error) 
 func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 	was := n.rec
 	n.rec = rec
+	n.board.Clear("formation-move-refused")
 	n.endMove()
 	own, err := ownOf(rec, n.key.Public())
 	if err != nil {

@@ -114,6 +114,7 @@ type Node struct {
 	inMove      bool
 	afterMove   []func(*statedir.Record)
 	led         bool
+	paused      bool // the setting provision.paused, as last followed
 	foreign     map[string]foreignSeen
 	lastHeard   map[string]time.Time
 	seedSaid    map[string]string
@@ -124,10 +125,10 @@ type Node struct {
 	clonedSeen  time.Time
 	confirmed   string
 	toldOn      map[*netio.Session]bool // sessions with voters on which this start was told
+	queuePaused string                  // why the queue has nothing to provision with, empty otherwise
 	noise       noise
 
 	// Read by any goroutine.
-	raftPorts    raftPorts
 	raftPorts    raftPorts
 	followers    sync.Map // *netio.Session → chan struct{}, closed when its Follow has ended
 	view         atomic.Pointer[fleet.View]

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"pace-node/internal/control"
@@ -62,20 +63,21 @@ func (n *Node) startProvisioner() error {
 			}
 			return out
 		},
-		Raise:  func(id, detail string) { n.board.Raise(id, detail, "ID") },
-		Clear:  n.board.Clear,
+		Raise:  n.queueRaises,
+		Clear:  n.queueClears,
 		Logger: n.log,
 	})
 	n.provisioner = p
 	return err
 }
 
-// reachable are the members that have a session, and this node itself where something can provision it.
+// reachable are the members that have a session, and this node itself where something can provision it. Two live machines
+// under one key are both left out.
 func (n *Node) reachable() []string {
 	v := n.view.Load()
 	out := make([]string, 0, v.Len())
 	for m := range v.Members() {
-		if m.ID == n.id || n.hub.ByKey(m.Key) != nil {
+		if s := n.hub.ByKey(m.Key); m.ID == n.id || s != nil && !s.Duplicate() {
 			out = append(out, m.ID)
 		}
 	}
@@ -186,6 +188,9 @@ func (n *Node) StartupEvent(ctx context.Context, p control.Peer, e wire.StartupE
 	if !n.isLeader() {
 		return wire.StartupEventAnswer{}, n.notLeader("tell the leader")
 	}
+	if s, ok := p.Session.(*netio.Session); ok && s.Duplicate() {
+		return wire.StartupEventAnswer{}, wire.NewError(wire.CodeRefusedByRule, errCloned.Error(), "on the copy: pace-node --reset-identity")
+	}
 	answers := make(chan wire.StartupEventAnswer, 1)
 	n.provisioner.Event(e, func(a wire.StartupEventAnswer) { answers <- a })
 	select {
@@ -253,9 +258,9 @@ func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (
 	case "drop":
 		text, err = n.provisioner.Drop(ctx, r.ID)
 	case "pause":
-		text, err = "the queue is paused, and what runs is finished", n.provisioner.Pause(ctx)
+		text, err = "the queue is paused, and what runs is finished", n.pauseQueue(ctx, true, n.actor(p))
 	case "resume":
-		text, err = "the queue goes on", n.provisioner.Resume(ctx)
+		text, err = "the queue goes on", n.pauseQueue(ctx, false, n.actor(p))
 	case "reprovision":
 		if r.ID == n.id {
 			n.target.Reprovision(r.Reason)
@@ -274,6 +279,25 @@ func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (
 	}
 	n.audit(ctx, "queue-"+r.Op, r.ID, r.Reason, n.actor(p))
 	return encode(control.Done{V: control.DocumentVersion, Said: text, Revision: n.view.Load().Revision()})
+}
+
+// pauseQueue keeps the operator's pause in the fleet's settings, so that a restart and another leader keep it.
+func (n *Node) pauseQueue(ctx context.Context, paused bool, by string) error {
+	if n.view.Load().Switch(fleet.SettingProvisionPaused) == paused {
+		return wire.NewError(wire.CodeRefusedByRule, "the queue is in that state already: nothing to do", "pacectl queue list")
+	}
+	if _, err := n.propose(ctx, fleet.Set(fleet.SettingProvisionPaused, strconv.FormatBool(paused), by, time.Now().Unix())); err != nil {
+		return err
+	}
+	return n.followPause(ctx)
+}
+
+// followPause makes the queue follow the setting.
+func (n *Node) followPause(ctx context.Context) error {
+	if n.view.Load().Switch(fleet.SettingProvisionPaused) {
+		return n.provisioner.Pause(ctx)
+	}
+	return n.provisioner.Resume(ctx)
 }
 
 func (n *Node) queueList(ctx context.Context) (json.RawMessage, error) {

@@ -95,10 +95,14 @@ func (n *Node) beat(now time.Time) {
 			n.board.Clear(id)
 		}
 	}
-	if b := n.body; b != nil && b.learner != nil {
+	if b := n.body; b != nil {
 		silent := n.leaderSilent()
 		n.board.Set(silent >= leaderSilence, "consensus-leader-silent", fmt.Sprintf("no leader was heard for %s", silent.Truncate(time.Second)))
-		offset, known := b.learner.ClockOffset(now)
+		var offset time.Duration
+		known := false
+		if b.learner != nil {
+			offset, known = b.learner.ClockOffset(now)
+		}
 		n.board.Set(known && offset.Abs() > fleet.LeaseSlack, "clock-skewed", fmt.Sprintf("the leader's clock is %s ahead of this machine's", offset.Truncate(time.Second)))
 	}
 	if b := n.body; b != nil && b.cons != nil && b.cons.Err() != nil {

@@ -228,6 +228,9 @@ func (n *Node) tellStarts() {
 	}
 }
 
+// errCloned: which of the two is the machine that was admitted, nobody can tell from here.
+var errCloned = errors.New("two live machines answer under its key, so neither is provisioned")
+
 // callMember is one request to a member's session; this machine itself is called in process.
 func (n *Node) callMember(ctx context.Context, id string, verb wire.Verb, payload, reply any) error {
 	if id == n.id {
@@ -241,6 +244,9 @@ func (n *Node) callMember(ctx context.Context, id string, verb wire.Verb, payloa
 	s := n.hub.ByKey(m.Key)
 	if s == nil {
 		return fmt.Errorf("%w: it has no session", provision.ErrUnreachable)
+	}
+	if s.Duplicate() {
+		return fmt.Errorf("%w: %w", provision.ErrUnreachable, errCloned)
 	}
 	b := []byte(nil)
 	if payload != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"pace-node/internal/control"
@@ -46,6 +47,7 @@ func (n *Node) publish(time.Time) {
 
 // install makes a rebuilt body the node's own.
 func (n *Node) install(now time.Time, b *body) {
+	n.board.Clear("fleet-format-newer") // it was said of the store that is put away
 	n.body = b
 	n.serving.Store(b)
 	n.raftPort = cmp.Or(b.raftPort, n.raftPort)
@@ -79,6 +81,14 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	}
 	if m, ok := v.Member(n.id); ok {
 		n.confirmOwn(m)
+	}
+	if paused := v.Switch(fleet.SettingProvisionPaused); paused != n.paused {
+		n.paused = paused
+		n.effect(func(ctx context.Context) {
+			if err := n.followPause(ctx); err != nil {
+				n.log.Debug("queue does not follow its setting", "error", err.Error())
+			}
+		})
 	}
 	for id := range n.lastHeard {
 		if _, ok := v.Member(id); !ok {
@@ -123,7 +133,8 @@ func (n *Node) confirmOwn(m fleet.Member) {
 // showFleet raises what the fleet's state alone shows.
 func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	voters := v.Voters()
-	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s depend on one voter", plural(v.Len()-1, "machine", "machines")), "ID", "HOST:6680")
+	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s on one voter", plural(v.Len()-1, "machine depends", "machines depend")), seatFor(v)...)
+	n.showPaused()
 	if holder := v.HolderBack(); holder != "" {
 		n.board.Raise("mixed-node-versions", control.Word(holder)+" runs a version that holds the fleet's format back")
 	} else {
@@ -131,6 +142,44 @@ func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	}
 	n.pinDisagrees.Store(n.form.PinDisagrees())
 	n.board.Set(n.pinDisagrees.Load(), "pin-disagrees", "--fleet-id does not admit the fleet "+control.Word(own.Cluster)+", which this machine is in; it takes no work")
+}
+
+// seatFor is the id of a learner and the consensus endpoint that it would open, for the remedy of a fleet of one voter.
+func seatFor(v *fleet.View) []string {
+	for m := range v.Members() {
+		if m.Role == fleet.RoleLearner && m.Endpoints.Raft != "" {
+			return []string{m.ID, m.Endpoints.Raft}
+		}
+	}
+	return nil
+}
+
+// showPaused raises that a queue has nothing to provision with, where there is somebody to provision: a fleet of one need
+// not provision itself.
+func (n *Node) showPaused() {
+	v := n.view.Load()
+	n.board.Set(n.queuePaused != "" && v != nil && v.Len() > 1, pausedCondition, n.queuePaused)
+}
+
+// pausedCondition is the one of the queue's conditions that depends on who is in the fleet.
+const pausedCondition = "provisioning-paused"
+
+// queueRaises shows a condition of the queue. What it is about, if anything, stands before the detail's colon.
+func (n *Node) queueRaises(id, detail string) {
+	if id == pausedCondition {
+		n.queuePaused = detail
+		n.showPaused()
+		return
+	}
+	about, _, _ := strings.Cut(detail, ":")
+	n.board.Raise(id, detail, about)
+}
+
+func (n *Node) queueClears(id string) {
+	if id == pausedCondition {
+		n.queuePaused = ""
+	}
+	n.board.Clear(id)
 }
 
 // showOwn raises what the record alone shows.
