@@ -140,6 +140,7 @@ func (b *body) propose(ctx context.Context, c fleet.Command) (fleet.Result, erro
 	res, err := b.cons.Apply(ctx, c)
 	switch {
 	case err == nil && res.Err == "":
+		b.n.freshen(b)
 		return res, nil
 	case err == nil:
 		return res, wire.NewError(wire.CodeRefusedByRule, res.Err, res.Hint)

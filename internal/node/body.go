@@ -171,8 +171,7 @@ func (b *body) start() {
 			case <-b.ctx.Done():
 				return
 			case <-updates:
-				v := b.view()
-				n.view.Store(v)
+				n.freshen(b)
 				n.post(func(now time.Time) { n.viewChanged(now, b) })
 			}
 		}
@@ -199,6 +198,20 @@ func (b *body) start() {
 			n.log.Error("following the fleet ended", "error", err.Error())
 		}
 	})
+}
+
+// freshen publishes the state as b has it now, unless a newer one is published already. Whoever has just committed calls
+// it too, so that it reads what it wrote.
+func (n *Node) freshen(b *body) {
+	for n.serving.Load() == b {
+		old, v := n.view.Load(), b.view()
+		if old != nil && old.Cluster() == v.Cluster() && fleet.ComparePosition(old.Epoch(), old.Revision(), v.Epoch(), v.Revision()) >= 0 {
+			return
+		}
+		if n.view.CompareAndSwap(old, v) {
+			return
+		}
+	}
 }
 
 func (b *body) view() *fleet.View {
