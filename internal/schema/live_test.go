@@ -149,7 +149,7 @@ func (f *fleet) start(dir, name string, m machine) *node.Node {
 		Settings: config.Config{StateDir: filepath.Join(dir, name), Name: name, Labels: map[string]string{"room": "12"}, Listen: ":6674", ListenRaft: ":6680",
 			Discovery: ":6681", FleetSeeds: []string{"10.0.0.9:6674"},
 			Provision: config.ProvisionConfig{Interval: time.Minute, Workers: 1, Queue: 10, HelperTimeout: time.Second, Default: def, Component: wire.ComponentProvision, Mode: "auto"}},
-		Network: m, Entropy: func(b []byte) { rand.Read(b) }, Random: mathrand.Float64, Facts: node.Facts, NoSync: true,
+		Network: m, Entropy: func(b []byte) { rand.Read(b) }, Random: mathrand.Float64, NoSync: true,
 	})
 	if err != nil {
 		f.t.Fatal(err)
