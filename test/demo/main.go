@@ -135,7 +135,7 @@ func (d *demo) story(ctx context.Context) error {
 				Mode   string
 				Leader *struct{ Name string }
 			}
-			if err := d.ask(ctx, n, &st, "pacectl", "node"); err == nil && st.Mode == "learner" && st.Leader != nil && !joined[n.name] {
+			if err := d.ask(ctx, n, &st, "pacectl", "node"); err == nil && st.Mode == "learner" && st.Leader != nil && st.Leader.Name != "" && !joined[n.name] {
 				joined[n.name] = true
 				d.say("%s is a learner: it follows %s", n.name, st.Leader.Name)
 			}
