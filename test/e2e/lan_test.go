@@ -340,9 +340,13 @@ func (n *node) waiting() (d enrollDoc, err error) {
 	return d, json.Unmarshal([]byte(out), &d)
 }
 
-// until polls a condition; what is said last tells why it was not met.
-func until(t *testing.T, what string, done func() (bool, string)) {
+// until polls a condition; what is said last tells why it was not met. within, if given, takes patience's place.
+func until(t *testing.T, what string, done func() (bool, string), within ...time.Duration) {
 	t.Helper()
+	patience := patience
+	for _, d := range within {
+		patience = d
+	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(patience)
