@@ -1,0 +1,98 @@
+package control
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pace-node/internal/config"
+)
+
+// TestDocsPages holds pacectl's man page and the completions against the tables; PACE_WRITE_DOCS=1 writes them.
+func TestDocsPages(t *testing.T) {
+	for name, want := range Pages() {
+		path := filepath.Join("..", "..", filepath.FromSlash(name))
+		if os.Getenv("PACE_WRITE_DOCS") != "" {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := os.ReadFile(path)
+		if err != nil || strings.ReplaceAll(string(b), "\r\n", "\n") != want {
+			t.Errorf("%s differs from the tables (%v): run make docs", name, err)
+		}
+	}
+}
+
+func TestToolManPageIsRoffAndWhole(t *testing.T) {
+	page := ToolManPage()
+	for _, v := range verbs {
+		if v.words != "" && !strings.Contains(page, "\n.B pacectl "+roff.Replace(v.words)) {
+			t.Errorf("pacectl %s is missing", v.words)
+		}
+	}
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skip("groff is not installed, so the man page is not formatted here")
+	}
+	cmd := exec.Command(groff, "-man", "-Tutf8", "-ww")
+	cmd.Stdin = strings.NewReader(page)
+	var warnings bytes.Buffer
+	cmd.Stderr = &warnings
+	if out, err := cmd.Output(); err != nil || warnings.Len() > 0 || !bytes.Contains(out, []byte("fleet")) {
+		t.Errorf("groff: %v, %s", err, warnings.String())
+	}
+}
+
+// TestBashCompletes runs the completion as bash does.
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed, so its completion is not run here")
+	}
+	for _, c := range []struct{ function, words, want string }{
+		{"_pace_node", "pace-node --fleet-s", "--fleet-seed="},
+		{"_pace_node", "pace-node --enroll-l", "--enroll-list"},
+		{"_pace_node", "pace-node --log-level = wa", "warn"},
+		{"_pacectl", "pacectl enr", "enroll"},
+		{"_pacectl", "pacectl enroll win", "window"},
+		{"_pacectl", "pacectl --json queue res", "resume"},
+		{"_pacectl", "pacectl --sch", "--scheduler="},
+	} {
+		script := bashCompletion() + "\ncompopt() { :; }\nCOMP_WORDS=(" + c.words + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " + c.function + "; echo \"${COMPREPLY[*]}\""
+		out, err := exec.Command(bash, "-c", script).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v, want %q", c.words, got, err, c.want)
+		}
+	}
+}
+
+func TestCompletionsNameEveryRow(t *testing.T) {
+	pages := Pages()
+	for _, name := range []string{"pace-node.bash", "_pace-node", "pace-node.fish"} {
+		text := pages["packaging/linux/completions/"+name]
+		for i := range config.Options {
+			if n := config.Options[i].Name; !strings.Contains(text, "--"+n) && !strings.Contains(text, "-l "+n) {
+				t.Errorf("%s: --%s is missing", name, n)
+			}
+		}
+	}
+	for shell, file := range map[string]string{"zsh": "_pace-node", "fish": "pace-node.fish"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("%s is not installed, so %s is not parsed here", shell, file)
+			continue
+		}
+		cmd := exec.Command(path, "-n", "/dev/stdin")
+		cmd.Stdin = strings.NewReader(pages["packaging/linux/completions/"+file])
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s does not parse %s: %v, %s", shell, file, err, out)
+		}
+	}
+}

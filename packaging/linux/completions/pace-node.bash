@@ -1,0 +1,51 @@
+# Made from the tables of options and of verbs by make docs; do not edit.
+_pace_node() {
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+	# A = breaks the word in two.
+	if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
+	COMPREPLY=()
+	case $prev in
+	--log-level)
+		mapfile -t COMPREPLY < <(compgen -W 'debug info warn error' -- "$cur")
+		return ;;
+	--log-format)
+		mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$cur")
+		return ;;
+	--provision-mode)
+		mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$cur")
+		return ;;
+	--state-dir|--config|--admin-tls-cert|--admin-tls-key|--admin-token-file|--provision-default)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return ;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W '--admin-listen= --admin-tls-cert= --admin-tls-key= --admin-token-file= --advertise= --check-arguments --cluster-admit-learner= --cluster-admit= --cluster-forget= --cluster-set= --cluster-status --config= --discovery-interface= --discovery-loopback --discovery-reply-port= --discovery= --enroll-approve= --enroll-auto-approve= --enroll-clear --enroll-list --enroll-reject= --fleet-id= --fleet-seed= --help --json --label= --listen-raft= --listen= --log-format= --log-level= --name= --print-identity --provision-component= --provision-default= --provision-helper-timeout= --provision-helper= --provision-interval= --provision-mode= --provision-queue= --provision-workers= --reset-identity --scheduler= --state-dir= --version' -- "$cur")
+	[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+	return 0
+}
+
+_pacectl() {
+	local cur=${COMP_WORDS[COMP_CWORD]} word words=()
+	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+		[[ $word == -* ]] || words+=("$word")
+	done
+	COMPREPLY=()
+	if [[ $cur == -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json' -- "$cur")
+		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+		return 0
+	fi
+	if [ ${#words[@]} -eq 0 ]; then
+		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue audit' -- "$cur")
+		return 0
+	fi
+	[ ${#words[@]} -eq 1 ] || return 0
+	case ${words[0]} in
+	fleet) mapfile -t COMPREPLY < <(compgen -W 'status leave' -- "$cur") ;;
+	enroll) mapfile -t COMPREPLY < <(compgen -W 'list approve reject clear window preapprove' -- "$cur") ;;
+	member) mapfile -t COMPREPLY < <(compgen -W 'admit list show forget' -- "$cur") ;;
+	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;
+	esac
+}
+
+complete -F _pace_node pace-node
+complete -F _pacectl pacectl
