@@ -356,6 +356,7 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 			if row, refused = n.list.Approve(now, id, key); refused == nil {
 				rows, b = n.rowsOf(now, row), n.body
 			}
+			n.listChanged(now)
 		})
 		if err = errors.Join(err, refused); err != nil {
 			return done, refuse(err)
