@@ -136,17 +136,16 @@ func (m *Machine) refresh(now time.Time, f Fleet) {
 	}
 }
 
-// acceptKeys adds signers to the target's, the newest kept when there are too many.
+// acceptKeys puts signers before the target's, the newest kept when there are too many.
 func (m *Machine) acceptKeys(keys []identity.PublicKey) {
 	t := m.own.Target
-	for _, k := range keys {
-		if !slices.Contains(t.Keys, k) {
-			t.Keys = append(t.Keys, k)
+	all := slices.Clone(keys)
+	for _, k := range t.Keys {
+		if !slices.Contains(all, k) {
+			all = append(all, k)
 		}
 	}
-	if n := len(t.Keys); n > MaxTargetKeys {
-		t.Keys = slices.Clone(t.Keys[n-MaxTargetKeys:])
-	}
+	t.Keys = all[:min(len(all), MaxTargetKeys)]
 }
 
 // retarget moves the ask to another proven fleet, as far as the pin goes.

@@ -131,7 +131,8 @@ type Target struct {
 	Endpoint string // 0xFC endpoint to ask
 	// Fallback is another address of the machine at Endpoint, tried where Endpoint can't be dialled; or empty.
 	Fallback string
-	// Keys are the signers whose answer counts: the speaker's and the leader's of the proven summary.
+	// Keys are the signers whose answer counts, the key of LeaderID first where it is known: the leader's and the
+	// speaker's of the proven summary.
 	Keys    []identity.PublicKey
 	Origin  Origin
 	AskedAt time.Time // for people; no deadline is taken from it

@@ -385,13 +385,17 @@ func atSource(endpoint string, from netip.Addr) string {
 	return netip.AddrPortFrom(from.Unmap(), uint16(port)).String()
 }
 
-// signers are the keys whose answer counts for a proven summary: the speaker's and the leader's, as far as the pin goes.
+// signers are the keys whose answer counts for a proven summary: the leader's, where it can be asked, and the speaker's,
+// as far as the pin goes.
 func (m *Machine) signers(f Fleet) []identity.PublicKey {
 	var out []identity.PublicKey
 	add := func(k identity.PublicKey) {
 		if k.Check() == nil && !slices.Contains(out, k) && m.pin.Admits(f.Cluster, k) {
 			out = append(out, k)
 		}
+	}
+	if f.Leader.HasKey && f.Leader.Endpoint != "" {
+		add(identity.PublicKey(f.Leader.Key))
 	}
 	add(f.SpeakerKey)
 	if f.Leader.HasKey {

@@ -484,7 +484,7 @@ func TestFallbackIsTheSourceOfTheProof(t *testing.T) {
 	other.Leader = wire.Leader{ID: "n-leader", Endpoint: "10.1.0.1:6674", Key: keyOf(7), HasKey: true}
 	r = newRig(t, Config{})
 	ask = r.pending(other)
-	if ask.Target.Fallback != "" || !slices.Equal(ask.Target.Keys, []identity.PublicKey{keyOf(3), keyOf(7)}) {
+	if ask.Target.Fallback != "" || !slices.Equal(ask.Target.Keys, []identity.PublicKey{keyOf(7), keyOf(3)}) {
 		t.Fatalf("%+v", ask.Target)
 	}
 }

@@ -110,7 +110,7 @@ func TestTargetsMachineSpeaksForAnotherFleet(t *testing.T) {
 	admitted.Speaker, admitted.SpeakerKey = "n-2", keyOf(2)
 	out := r.want(r.beacon(admitted), ActStopAsk, ActMove)
 	if m := out[1]; m.Target.Cluster != idOf(9) || m.Target.Endpoint != "10.0.0.9:6674" ||
-		!slices.Equal(m.Target.Keys, []identity.PublicKey{keyOf(2), keyOf(9)}) {
+		!slices.Equal(m.Target.Keys, []identity.PublicKey{keyOf(9), keyOf(2)}) {
 		t.Fatalf("%+v", m.Target)
 	}
 }
