@@ -27,11 +27,11 @@ func NewAsk(signers []identity.PublicKey, cluster, selfID string, selfKey identi
 	return &Ask{signers: slices.Clone(signers), cluster: cluster, id: selfID, key: selfKey, endpoint: endpoint, nonce: nonce}
 }
 
-// Again prepares the next ask of the same cluster: a fresh nonce, no redirects yet, and the challenge that the leader's
-// last answer gave, so that the row is refreshed.
-func (a *Ask) Again(nonce [32]byte) *Ask {
+// Again prepares the next ask of the same cluster, from where this machine is now: a fresh nonce, no redirects yet, and
+// the challenge that the leader's last answer gave, so that the row is refreshed.
+func (a *Ask) Again(nonce [32]byte, endpoint string) *Ask {
 	b := *a
-	b.signers, b.nonce, b.hops = slices.Clone(a.signers), nonce, 0
+	b.signers, b.nonce, b.endpoint, b.hops = slices.Clone(a.signers), nonce, endpoint, 0
 	return &b
 }
 

@@ -124,9 +124,9 @@ func TestAskCarriesTheChallengeOn(t *testing.T) {
 	if _, err := ask.Answer(answerTo(r, wire.OutcomePending, 50, cluster)); err != nil {
 		t.Fatal(err)
 	}
-	again := ask.Again(nonceOf(8))
+	again := ask.Again(nonceOf(8), "moved:6674")
 	next := again.Request(privateOf(1))
-	if !next.HasChallenge || next.Challenge != nonceOf(44) || next.Nonce != nonceOf(8) || !identity.Verify(keyOf(1), next.Message(), next.Signature) {
+	if !next.HasChallenge || next.Challenge != nonceOf(44) || next.Nonce != nonceOf(8) || next.Endpoint != "moved:6674" || !identity.Verify(keyOf(1), next.Message(), next.Signature) {
 		t.Fatalf("%+v", next)
 	}
 	if _, err := again.Answer(answerTo(r, wire.OutcomeApproved, 50, cluster)); !errors.Is(err, ErrSignature) {
@@ -179,7 +179,7 @@ func TestAskSignersAndRedirects(t *testing.T) {
 	if err := ask.Redirect("b:6674"); !errors.Is(err, ErrRedirects) {
 		t.Fatal(err)
 	}
-	if err := ask.Again(nonceOf(8)).Redirect("b:6674"); err != nil {
+	if err := ask.Again(nonceOf(8), "10.0.0.9:6674").Redirect("b:6674"); err != nil {
 		t.Fatal("the next ask starts with redirects used up:", err)
 	}
 }

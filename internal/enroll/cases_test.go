@@ -222,7 +222,7 @@ func TestAskMeetsList(t *testing.T) {
 			t.Fatalf("%v, %+v", o, d.row(1))
 		}
 		d.now = d.now.Add(2 * time.Second)
-		ask = ask.Again(nonceOf(byte(2 + i)))
+		ask = ask.Again(nonceOf(byte(2+i)), "10.0.0.9:6674")
 	}
 	if _, err := d.l.Approve(d.now, "n-1", keyOf(1)); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestAskMeetsList(t *testing.T) {
 		t.Fatalf("%v, %+v", o, j)
 	}
 	d.l = NewList(ListConfig{}, d.now)
-	if o, _ := sendTo(ask.Again(nonceOf(99))); o != wire.OutcomeApproved {
+	if o, _ := sendTo(ask.Again(nonceOf(99), "10.0.0.9:6674")); o != wire.OutcomeApproved {
 		t.Fatal(o)
 	}
 }

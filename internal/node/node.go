@@ -117,6 +117,7 @@ type Node struct {
 	paused      bool // the setting provision.paused, as last followed
 	foreign     map[string]foreignSeen
 	lastHeard   map[string]time.Time
+	looked      *fleet.View // that viewChanged saw last
 	seedSaid    map[string]string
 	relisted    time.Time
 	address     netip.Addr
@@ -140,6 +141,9 @@ type Node struct {
 	addressText  atomic.Pointer[netip.Addr]
 	pinDisagrees atomic.Bool
 	turned       atomic.Int64 // Unix nanoseconds of the loop's last beat
+
+	// approvedOn is the session on which this machine was approved last: the fleet is followed over it.
+	approvedOn atomic.Pointer[netio.Session]
 
 	askMu     sync.Mutex
 	lastAsk   *enroll.Ask

@@ -128,16 +128,15 @@ func (n *Node) closeAsk() {
 func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 	first, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
-	s, err := n.hub.Dial(first, a.Target.Endpoint, nil)
-	if err != nil && a.Target.Fallback != "" {
-		s, err = n.hub.Dial(first, a.Target.Fallback, nil)
-	}
+	s, err := n.dialTarget(first, a.Target)
 	if err != nil {
 		return err
 	}
 	keep := false
 	defer func() {
-		if !keep {
+		if keep {
+			n.approvedOn.Store(s)
+		} else {
 			s.Close(errReleased)
 		}
 	}()
@@ -165,9 +164,25 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 		return err
 	}
 	defer done()
-	err = n.readAnswers(a, ask, answer, next)
-	keep = err == nil
+	outcome, err := n.readAnswers(a, ask, answer, next)
+	keep = outcome == wire.OutcomeApproved
 	return err
+}
+
+// dialTarget opens a session with the machine that is asked. One on which an approval came that could not be taken yet is
+// gone on with: to its leader this machine is a member by now, and a second session of one member is a copy's.
+func (n *Node) dialTarget(ctx context.Context, t *formation.Target) (*netio.Session, error) {
+	if s := n.approvedOn.Swap(nil); s != nil {
+		if s.Err() == nil && slices.Contains(t.Keys, s.Peer()) {
+			return s, nil
+		}
+		s.Close(errReleased)
+	}
+	s, err := n.hub.Dial(ctx, t.Endpoint, nil)
+	if err != nil && t.Fallback != "" {
+		s, err = n.hub.Dial(ctx, t.Fallback, nil)
+	}
+	return s, err
 }
 
 // nextAsk goes on from the last ask of the same fleet, whose challenge refreshes the row.
@@ -177,7 +192,7 @@ func (n *Node) nextAsk(t *formation.Target) *enroll.Ask {
 	n.askMu.Lock()
 	defer n.askMu.Unlock()
 	if n.lastAsk != nil && n.lastAskOf == t.Cluster {
-		n.lastAsk = n.lastAsk.Again(nonce)
+		n.lastAsk = n.lastAsk.Again(nonce, n.fcEndpoint())
 	} else {
 		n.lastAsk = enroll.NewAsk(nil, t.Cluster, n.id, n.key.Public(), n.fcEndpoint(), nonce)
 	}
@@ -190,19 +205,26 @@ func (n *Node) nextAsk(t *formation.Target) *enroll.Ask {
 	return n.lastAsk
 }
 
-// readAnswers feeds each answer of one stream, until one decides or the stream ends.
-func (n *Node) readAnswers(a formation.Action, ask *enroll.Ask, first []byte, next func() ([]byte, error)) error {
+// judgeAnswer takes an answer to an ask. An ask that was closed may still be reading while the next one begins.
+func (n *Node) judgeAnswer(ask *enroll.Ask, ans wire.EnrollAnswer) (wire.Outcome, error) {
+	n.askMu.Lock()
+	defer n.askMu.Unlock()
+	return ask.Answer(ans)
+}
+
+// readAnswers feeds each answer of one stream, until one decides, which it returns, or the stream ends.
+func (n *Node) readAnswers(a formation.Action, ask *enroll.Ask, first []byte, next func() ([]byte, error)) (wire.Outcome, error) {
 	payload := first
 	for {
 		ans, err := wire.DecodeEnrollAnswer(payload)
 		if err != nil {
 			n.refuseAnswer(a.Ask, err)
-			return err
+			return 0, err
 		}
-		outcome, err := ask.Answer(ans)
+		outcome, err := n.judgeAnswer(ask, ans)
 		if err != nil {
 			n.refuseAnswer(a.Ask, err)
-			return err
+			return 0, err
 		}
 		roster := ans.Roster
 		signer := identity.PublicKey(ans.Signer)
@@ -216,10 +238,10 @@ func (n *Node) readAnswers(a formation.Action, ask *enroll.Ask, first []byte, ne
 			n.step(now, formation.Event{Kind: formation.EvAnswer, Ask: a.Ask, Cluster: a.Target.Cluster, Outcome: outcome, From: signer, Roster: roster})
 		})
 		if outcome != wire.OutcomePending {
-			return nil
+			return outcome, nil
 		}
 		if payload, err = next(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
