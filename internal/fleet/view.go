@@ -134,6 +134,21 @@ func (v *View) Members() iter.Seq[Member] {
 	}
 }
 
+// Gone returns the ids that an earlier view of the same fleet holds and this one does not.
+func (v *View) Gone(earlier *View) []string {
+	var out []string
+	at := 0
+	for _, r := range earlier.members {
+		for at < len(v.members) && v.members[at].ID < r.ID {
+			at++
+		}
+		if at == len(v.members) || v.members[at].ID != r.ID {
+			out = append(out, r.ID)
+		}
+	}
+	return out
+}
+
 // Named goes through the members of a name, by id.
 func (v *View) Named(name string) iter.Seq[Member] {
 	return func(yield func(Member) bool) {

@@ -28,6 +28,7 @@ type body struct {
 	n        *Node
 	mode     formation.Mode
 	cluster  string
+	began    time.Time
 	raftPort uint16 // where voters reach this one; 0 on a learner
 
 	cons    *consensus.Consensus                // solitary, pending, voter
@@ -47,7 +48,7 @@ func (n *Node) openBody(ctx context.Context, rec statedir.Record) (*body, error)
 	if !ok {
 		return nil, fmt.Errorf("the formation record has the mode %q, which this version does not know", rec.Mode)
 	}
-	b := &body{n: n, mode: mode, cluster: rec.Cluster}
+	b := &body{n: n, mode: mode, cluster: rec.Cluster, began: time.Now()}
 	b.ctx, b.cancel = context.WithCancel(n.ctx)
 	var err error
 	if mode == formation.Learner {

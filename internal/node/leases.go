@@ -165,10 +165,14 @@ func (n *Node) leaderSilent() time.Duration {
 	case b == nil:
 		return 0
 	case b.learner != nil:
-		now := time.Now()
-		return max(b.learner.Silence(now), b.learner.Status().LeaderSilent)
+		return max(b.silent(time.Now()), b.learner.Status().LeaderSilent)
 	}
 	return b.cons.LastContact()
+}
+
+// silent is for how long a learner heard no voter: before the first one, since it began to listen.
+func (b *body) silent(now time.Time) time.Duration {
+	return min(b.learner.Silence(now), now.Sub(b.began))
 }
 
 func prefixed(prefix string, names []string) []string {

@@ -88,9 +88,6 @@ func (n *Node) move(now time.Time, a formation.Action) {
 	}
 	n.inMove = true
 	n.log.Info("moving", "from", tr.From.String(), "to", tr.To.String(), "because", tr.On.String(), "fleet", control.Word(rec.Cluster), "target", targetText(a.Target))
-	if tr.From == formation.Solitary && tr.To == formation.Pending {
-		n.stopAdmitting(now, a.Target.Endpoint)
-	}
 	old := n.body
 	if tr.Rebuild {
 		// From here on nothing is proposed to the store that is about to be put away.
@@ -163,13 +160,16 @@ func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 	n.rec = rec
 	n.board.Clear("formation-move-refused")
 	n.endMove()
-	own, err := ownOf(rec, n.key.Public())
+	own, err := ownOf(n.rec, n.key.Public())
 	if err != nil {
 		n.fail(err) // Save refuses what does not read back, so this is a fault of the program
 		return
 	}
 	n.step(now, formation.Event{Kind: formation.EvMoved, Own: own})
 	n.mode.Store(&own.Mode)
+	if a.Transition.From == formation.Solitary && own.Target != nil {
+		n.stopAdmitting(now, own.Target.Endpoint)
+	}
 	if was.Cluster != rec.Cluster {
 		n.changedFleet(now, was.Cluster, rec.Cluster)
 	}

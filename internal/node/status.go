@@ -33,7 +33,7 @@ func (n *Node) pictured() control.View {
 	switch {
 	case b == nil:
 	case b.learner != nil:
-		out.AsOfMS = b.learner.Silence(time.Now()).Milliseconds()
+		out.AsOfMS = b.silent(time.Now()).Milliseconds()
 		if silent := n.leaderSilent(); silent > follow.SilenceLimit {
 			out.LeaderSilentMS = silent.Milliseconds()
 		}

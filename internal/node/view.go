@@ -11,6 +11,8 @@ import (
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
+	"pace-node/internal/provision"
+	"pace-node/internal/queue"
 	"pace-node/internal/statedir"
 	"pace-node/internal/wire"
 )
@@ -90,12 +92,15 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 			}
 		})
 	}
-	for id := range n.lastHeard {
-		if _, ok := v.Member(id); !ok {
+	if n.looked != nil && n.looked.Cluster() == v.Cluster() {
+		for _, id := range v.Gone(n.looked) {
 			delete(n.lastHeard, id)
 			n.provisioner.Removed(id)
 		}
+	} else {
+		clear(n.lastHeard)
 	}
+	n.looked = v
 	if b.layer != nil {
 		b.layer.Recheck()
 	}
@@ -154,11 +159,15 @@ func seatFor(v *fleet.View) []string {
 	return nil
 }
 
-// showPaused raises that a queue has nothing to provision with, where there is somebody to provision: a fleet of one need
-// not provision itself.
+// showPaused raises that a leader's queue stands, for want of means or by an operator's word, where there is somebody to
+// provision: a fleet of one need not provision itself.
 func (n *Node) showPaused() {
+	why := n.queuePaused
+	if n.paused && n.body.leads() {
+		why = provision.PauseText(queue.PauseOperator)
+	}
 	v := n.view.Load()
-	n.board.Set(n.queuePaused != "" && v != nil && v.Len() > 1, pausedCondition, n.queuePaused)
+	n.board.Set(why != "" && v != nil && v.Len() > 1, pausedCondition, why)
 }
 
 // pausedCondition is the one of the queue's conditions that depends on who is in the fleet.
@@ -178,6 +187,8 @@ func (n *Node) queueRaises(id, detail string) {
 func (n *Node) queueClears(id string) {
 	if id == pausedCondition {
 		n.queuePaused = ""
+		n.showPaused()
+		return
 	}
 	n.board.Clear(id)
 }
