@@ -61,18 +61,26 @@ type sim struct {
 	net     *netsim.Net
 	nodes   []*Node
 	log     *story
+	tweaks  map[int][]tweak // how the kit booted each machine
+	healthy bool            // nothing alarming may be raised
+	expect  []string        // but alarms that the test is about: parts of their lines
 }
 
-// story keeps the last lines of every node, for a seed that fails.
+// story keeps the last lines of every node, for a seed that fails, and the ones that no healthy run holds.
 type story struct {
-	mu    sync.Mutex
-	lines []string
+	mu     sync.Mutex
+	lines  []string
+	alarms []string
 }
 
 func (s *story) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines = append(s.lines, strings.TrimRight(string(b), "\n"))
+	line := strings.TrimRight(string(b), "\n")
+	s.lines = append(s.lines, line)
+	if alarming(line) {
+		s.alarms = append(s.alarms, line)
+	}
 	if len(s.lines) > 4000 {
 		s.lines = s.lines[2000:]
 	}
@@ -86,7 +94,7 @@ func (s *story) tell(t *testing.T, last int) {
 }
 
 func newSim(t *testing.T, seed uint64, dir string) *sim {
-	return &sim{t: t, seed: seed, dir: dir, segment: netsim.NewSegment(seed), net: netsim.NewNet(), log: &story{}}
+	return &sim{t: t, seed: seed, dir: dir, segment: netsim.NewSegment(seed), net: netsim.NewNet(), log: &story{}, tweaks: map[int][]tweak{}}
 }
 
 // settings are what a node runs under on the segment.
@@ -135,6 +143,9 @@ func (s *sim) stop() {
 	}
 	wg.Wait()
 	s.segment.Close()
+	if s.healthy {
+		s.checkAlarms()
+	}
 }
 
 var local = control.Peer{Local: true}
@@ -198,6 +209,7 @@ func TestSimPoweredOnTogether(t *testing.T) {
 				// A clock before 2026 counts as none, and a fleet founded under it as the newest.
 				time.Sleep(time.Until(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)))
 				s := newSim(t, seed, dir)
+				s.healthy = true
 				defer s.stop()
 				s.segment.Set(netsim.Knobs{Loss: loss, Duplicate: 0.05, MaxDelay: 5 * time.Millisecond})
 				for j := range machines {

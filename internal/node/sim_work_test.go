@@ -1,0 +1,242 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/queue"
+	"pace-node/internal/statedir"
+	"pace-node/internal/wire"
+)
+
+// manifestOf is the fleet that made what a machine is configured with, empty where it is not.
+func manifestOf(t *testing.T, n *Node) (cluster string) {
+	raw, err := os.ReadFile(filepath.Join(n.dir.Path(), statedir.ProvisionedDir, "current", "manifest.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	var m struct {
+		Cluster string `json:"cluster"`
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Cluster
+}
+
+// provisioned reports whether the fleet's state says that m runs what it holds, and m knows it.
+func provisioned(m, leader *Node) bool {
+	r, _ := leader.View().Member(m.id)
+	wants, _ := m.target.Wants()
+	return r.Provision.LastSuccess != 0 && r.Provision.ConfigDigest != "" && r.Provision.ConfigDigest == m.target.Digest() &&
+		r.Provision.Component == wire.ComponentServer && m.target.Component() == wire.ComponentServer && !wants
+}
+
+// TestSimProvisioning: a leader provisions itself and its learners, each as soon as it says that it started; a machine that
+// joins leaves its own queue behind and is provisioned anew.
+func TestSimProvisioning(t *testing.T) {
+	simulate(t, 41, func(t *testing.T, s *sim) {
+		a := s.boot(0, provisioning)
+		s.want(2*time.Second, "it provisions itself", func() bool { return provisioned(a, a) && manifestOf(t, a) == a.View().Cluster() })
+		time.Sleep(2 * time.Second)
+		s.deaf(between(0))
+		b := s.boot(1)
+		c := s.boot(2, provisioning)
+		s.want(10*time.Second, "one of the two asks the other", func() bool { return b.Mode() == formation.Pending || c.Mode() == formation.Pending })
+		own := c.View().Cluster()
+		s.want(2*time.Second, "a fleet of one provisions itself where it can", func() bool { return provisioned(c, c) && manifestOf(t, c) == own })
+		if wants, _ := b.target.Wants(); !wants || manifestOf(t, b) != "" {
+			t.Error("a machine that has nothing to provision with provisioned itself")
+		}
+		boot, sequence := c.target.BootID(), c.target.Sequence()
+		s.deaf(nil)
+		for _, n := range []*Node{b, c} {
+			s.want(time.Minute, "it waits at the oldest", func() bool { return s.waits(a, n) })
+			s.must(s.grant(a, n))
+			took := s.want(time.Minute, "it is provisioned by the fleet", func() bool { return follows(n, a) && provisioned(n, a) && manifestOf(t, n) == a.View().Cluster() })
+			if took > time.Second {
+				t.Errorf("%s was provisioned %s after its approval: a round found it, and no event", n.name, took)
+			}
+			list, err := n.provisioner.Entries(context.Background())
+			if s.must(err); len(list.Entries) != 0 || list.Paused&queue.PauseNoLeadership == 0 {
+				t.Errorf("%s keeps a queue of its own: %+v", n.name, list)
+			}
+		}
+		if c.target.BootID() != boot || c.target.Sequence() < sequence {
+			t.Error("changing fleet changed the boot id or took the sequence back")
+		}
+		if n := s.metric(a, "pace_provision_event_discovered_total"); n != 2 {
+			t.Errorf("%v machines were found by their event, want 2", n)
+		}
+		if n := s.metric(a, "pace_provision_provisioned_total"); n != 3 {
+			t.Errorf("%v machines are counted as provisioned, want 3", n)
+		}
+		time.Sleep(70 * time.Second)
+		if n := s.metric(a, "pace_provision_waiting_nodes"); n != 0 {
+			t.Errorf("%v machines are still held", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := s.metric(a, "pace_provision_provisioned_total"); n != 3 {
+			t.Errorf("%v machines are counted as provisioned after rounds that find nobody, want 3", n)
+		}
+		var doc control.QueueList
+		raw, err := a.Queue(context.Background(), local, wire.QueueRequest{Op: "list"})
+		s.must(err)
+		s.must(json.Unmarshal(raw, &doc))
+		for _, e := range doc.Entries {
+			if e.State != "confirmed" {
+				t.Errorf("%s is %s", e.ID, e.State)
+			}
+		}
+		if len(doc.Entries) != 3 {
+			t.Errorf("%d machines are in the list", len(doc.Entries))
+		}
+	})
+}
+
+// TestSimForgottenIsProvisionedAnew: who is forgotten keeps what it was configured with, and wants provisioning as a fleet
+// of one.
+func TestSimForgottenIsProvisionedAnew(t *testing.T) {
+	simulate(t, 42, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=own-key-revoked"}
+		a := s.boot(0, provisioning)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		s.want(5*time.Second, "it is provisioned", func() bool { return provisioned(b, a) })
+		digest, old := b.target.Digest(), a.View().Cluster()
+		s.must(s.cluster(a, forget(b)))
+		s.want(time.Second, "it is solitary", func() bool { return b.Mode() == formation.Solitary })
+		if wants, why := b.target.Wants(); !wants || b.target.Digest() != digest || manifestOf(t, b) != old {
+			t.Errorf("it wants %v (%s), and holds %s of %s", wants, why, b.target.Digest(), manifestOf(t, b))
+		}
+	})
+}
+
+// TestSimLeases: a lease is good once, for its machine, step and body, from a voter of the applied roster, in its time and
+// term; every refusal is counted by its reason, and a spent serial stays spent across a restart.
+func TestSimLeases(t *testing.T) {
+	simulate(t, 43, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent"}
+		a := s.boot(0, provisioning)
+		time.Sleep(2 * time.Second)
+		b, c := s.boot(1), s.boot(2)
+		s.joined(a, b)
+		s.joined(a, c)
+		s.want(5*time.Second, "both are provisioned", func() bool { return provisioned(b, a) && provisioned(c, a) })
+		body, err := json.Marshal(wire.RestartBody{Digest: b.target.Digest()})
+		s.must(err)
+		var serial byte
+		claims := func() wire.LeaseClaims {
+			serial++
+			return wire.LeaseClaims{Version: wire.LeaseVersion, Serial: [16]byte{0xFF, serial}, Target: b.id, Step: "restart", Digest: sha256.Sum256(body),
+				Expiry: uint64(time.Now().Add(fleet.LeaseLife).Unix()), Cluster: a.View().Cluster(), Term: a.serving.Load().cons.Term(), Signer: a.id}
+		}
+		work := func(lease []byte) error {
+			ans, err := b.Work(context.Background(), control.Peer{Key: a.Key(), ID: a.id}, wire.WorkRequest{Step: "restart", Lease: lease, Body: body})
+			if err == nil && !ans.OK {
+				return errors.New(ans.Error)
+			}
+			return err
+		}
+		refused := func(what, reason string, code wire.ErrorCode, key identity.PrivateKey, change func(*wire.LeaseClaims)) {
+			t.Helper()
+			l := claims()
+			change(&l)
+			series := `pace_leases_refused_total{reason="` + reason + `"}`
+			before := s.metric(b, series)
+			var e *wire.Error
+			if err := work(fleet.SignLease(key, l)); !errors.As(err, &e) || e.Code != code {
+				t.Errorf("%s: %v, want error %d", what, err, code)
+			}
+			if got := s.metric(b, series); got != before+1 {
+				t.Errorf("%s: %s went from %v to %v", what, series, before, got)
+			}
+		}
+		good, err := a.lease(b.id, "restart", body)
+		s.must(err)
+		if err := work(good); err != nil {
+			t.Fatalf("a good lease: %v", err)
+		}
+		replay := func(when string) {
+			t.Helper()
+			before := s.metric(b, `pace_leases_refused_total{reason="replayed"}`)
+			if err := work(good); err == nil || s.metric(b, `pace_leases_refused_total{reason="replayed"}`) != before+1 {
+				t.Errorf("a replayed lease %s: %v", when, err)
+			}
+		}
+		replay("at once")
+		// Each also fails every later check that can fail at once: the reason is the earlier one's.
+		old := func(l *wire.LeaseClaims) { l.Term = 1 }
+		late := func(l *wire.LeaseClaims) {
+			l.Expiry = uint64(time.Now().Add(-fleet.LeaseSlack - 2*time.Second).Unix())
+			old(l)
+		}
+		other := func(l *wire.LeaseClaims) { l.Digest[0] ^= 1; late(l) }
+		elsewhere := func(l *wire.LeaseClaims) { l.Target = c.id; other(l) }
+		foreign := func(l *wire.LeaseClaims) { l.Cluster = c.id; elsewhere(l) }
+		refused("of an old term", "old_term", wire.CodeLeaseRefused, a.key, old)
+		refused("expired", "expired", wire.CodeLeaseRefused, a.key, late)
+		refused("with another body's digest", "wrong_digest", wire.CodeLeaseRefused, a.key, other)
+		refused("for another target", "wrong_target", wire.CodeLeaseRefused, a.key, elsewhere)
+		refused("of another fleet", "wrong_cluster", wire.CodeLeaseRefused, a.key, foreign)
+		refused("under another key", "signature", wire.CodeLeaseRefused, c.key, foreign)
+		refused("of a learner", "not_voter", wire.CodeLeaseRefused, c.key, func(l *wire.LeaseClaims) { foreign(l); l.Signer = c.id })
+		refused("of a stranger", "roster_not_applied", wire.CodeRosterNotApplied, c.key, func(l *wire.LeaseClaims) { foreign(l); l.Signer = "nobody" })
+		before := s.metric(b, `pace_leases_refused_total{reason="malformed"}`)
+		if err := work([]byte("no lease")); err == nil || s.metric(b, `pace_leases_refused_total{reason="malformed"}`) != before+1 {
+			t.Errorf("no lease: %v", err)
+		}
+		s.halt(1)
+		b = s.boot(1)
+		s.want(30*time.Second, "it follows again", func() bool { return follows(b, a) })
+		replay("after a restart")
+		refused("of an old term after a restart", "old_term", wire.CodeLeaseRefused, a.key, old)
+
+		s.cut(between(1))
+		time.Sleep(fleet.LeaseSilence - 20*time.Second)
+		fresh, err := a.lease(b.id, "restart", body)
+		s.must(err)
+		if err := work(fresh); err != nil {
+			t.Errorf("a lease an hour after the last voter was heard: %v", err)
+		}
+		time.Sleep(30 * time.Second)
+		refused("65 minutes after the last voter was heard", "no_voter_heard", wire.CodeLeaseRefused, a.key, func(*wire.LeaseClaims) {})
+	})
+}
+
+// TestSimDamagedIsProvisionedAgain: a machine whose configuration is gone when it starts says so, and is provisioned again.
+func TestSimDamagedIsProvisionedAgain(t *testing.T) {
+	simulate(t, 44, func(t *testing.T, s *sim) {
+		a := s.boot(0, provisioning)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		s.want(5*time.Second, "it is provisioned", func() bool { return provisioned(b, a) })
+		time.Sleep(2 * time.Minute)
+		s.halt(1)
+		s.must(os.RemoveAll(filepath.Join(s.dir, "m001", statedir.ProvisionedDir, "current")))
+		b = s.boot(1)
+		if wants, _ := b.target.Wants(); !wants {
+			t.Error("it wants nothing")
+		}
+		took := s.want(30*time.Second, "it is provisioned again", func() bool { return provisioned(b, a) && manifestOf(t, b) != "" })
+		t.Logf("%s after its start", took)
+		if n := s.metric(a, "pace_provision_provisioned_total"); n != 3 {
+			t.Errorf("%v runs were confirmed, want 3", n)
+		}
+	})
+}
