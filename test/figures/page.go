@@ -1,0 +1,209 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// page is docs/figures.md.
+func (m *measurer) page(wanted map[string]bool) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Figures\n")
+	if m.quick {
+		line("**Made with `-quick`: everything once, small and short. It shows that the command works; keep none of it.**\n")
+	}
+	line("Written by `make figures`. Each value is the median of its runs, with the least and the greatest beside it. Nothing of")
+	line("this is asserted by a test, for **the machine is shared and noisy**: other work ran on it meanwhile, and its disk is")
+	line("sometimes a hundred times slower than at other times. So the machine's own limits are measured in the same run, before and after,")
+	line("and each figure that speed matters for stands as a multiple of the limit that it is made of.\n")
+	line("| | |\n|---|---|")
+	line("| commit | %s |", m.commit)
+	line("| date | %s |", m.began.UTC().Format(time.DateOnly))
+	line("| machine | %d cores, %s, %s/%s, %s |", runtime.NumCPU(), cpuModel(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	line("| load average before, after | %s; %s |", m.loadBefore, m.loadAfter)
+	line("| took | %s |\n", time.Since(m.began).Round(time.Second))
+
+	line("## The machine's limits\n")
+	line("| Limit | Median | Least – greatest (rounds) |\n|---|---|---|")
+	for _, l := range limits {
+		v := m.limits[l.id]
+		line("| %s | %s | %s |", l.name, show(nanoseconds, median(v)), spread(nanoseconds, v))
+	}
+
+	letters := map[string]string{}
+	var commands []string
+	for _, g := range groups {
+		if slices.ContainsFunc(rows, func(r row) bool { return r.group == g.id && wanted[r.id] }) {
+			letters[g.id] = string(rune('A' + len(commands)))
+			commands = append(commands, command(g))
+		}
+	}
+	line("\n## The product\n")
+	line("| Figure | Median | Least – greatest (runs) | Goal | Met | Multiple of a limit | By |\n|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		if wanted[r.id] {
+			line("%s", m.row(r, letters[r.group]))
+		}
+	}
+	line("\nBy:\n")
+	for i, c := range commands {
+		line("- %c: `%s`", 'A'+i, c)
+	}
+	b.WriteString(legend)
+	return b.String()
+}
+
+const legend = `
+What begins and ends a figure:
+
+- *start → serving*: from the fork until ` + "`/readyz`" + ` answers 200: the state is loaded and the sockets are bound.
+- *has asked*: from the fork of the younger node, three seconds after the elder began to serve, until the elder raises
+  ` + "`enrollment-requests-waiting`" + `.
+- *approval → learner*: from the request on the founder's administrators' socket until the learner says that the fleet's
+  state is applied; it has by then written its record, archived its own store and followed the founder.
+- *→ provisioned*: from there until the learner says that its configuration is confirmed: startup event, inventory, the
+  helper (` + "`sh`" + `), the transaction on disk, restart, confirmation in the fleet's state.
+- *powered on together*: all processes are forked one after the other without waiting. When the fleet that wins the
+  tie-break has heard all others ask (of a hundred: when its list of 64 is full; the others ask again), its window is armed. "approvals →
+  all joined" begins there, "power on → all joined" at the first fork; both end when the last node has applied the fleet's state.
+- *idle*: ten seconds after the last event. CPU is the scheduler's account of all threads over 60 s.
+- Times inside a node are those of its own log lines, so that nothing is polled while it is measured.
+- The nodes' state is in the temporary folder of the machine's disk, with every fsync.
+`
+
+// row is one line of the product's table.
+func (m *measurer) row(r row, letter string) string {
+	f := m.figures[r.id]
+	if len(f.values) == 0 {
+		why := "nothing was measured"
+		if f.err != nil {
+			why, _, _ = strings.Cut(f.err.Error(), "\n")
+		}
+		return fmt.Sprintf("| %s | not measured: %s | | %s | | | %s |", r.name, strings.ReplaceAll(why, "|", "/"), goal(r), letter)
+	}
+	v := median(f.values)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", r.name, show(r.unit, v), spread(r.unit, f.values), goal(r), met(r, v), m.multiple(r, v), letter)
+}
+
+func goal(r row) string {
+	switch {
+	case r.goal < 0:
+		return "–"
+	case r.atLeast:
+		return "≥ " + show(r.unit, r.goal)
+	case r.unit == allocations && r.goal == 0:
+		return "none"
+	}
+	return "≤ " + show(r.unit, r.goal)
+}
+
+func met(r row, v float64) string {
+	switch {
+	case r.goal < 0:
+		return "–"
+	case r.atLeast && v >= r.goal, !r.atLeast && v <= r.goal:
+		return "yes"
+	}
+	return "**no**"
+}
+
+// multiple is how many of the limit's time the figure takes.
+func (m *measurer) multiple(r row, v float64) string {
+	limit := median(m.limits[r.beside])
+	if r.beside == "" || limit == 0 {
+		return "–"
+	}
+	if r.unit == perSecond {
+		v = float64(time.Second) / v
+	}
+	times := max(r.times, 1)
+	name := r.beside
+	if times > 1 {
+		name = fmt.Sprintf("%.0f %s", times, name)
+	}
+	return fmt.Sprintf("%s × %s", digits(v/(limit*times)), name)
+}
+
+// command is what runs a group alone.
+func command(g group) string {
+	if g.pkg == "" {
+		var parts []string
+		for _, r := range rows {
+			if r.group == g.id {
+				first, _, _ := strings.Cut(r.id, "-")
+				if !slices.Contains(parts, first) {
+					parts = append(parts, first)
+				}
+			}
+		}
+		return fmt.Sprintf("go run ./test/figures -binary build/pace-node -only '^(%s)'", strings.Join(parts, "|"))
+	}
+	args := benchArgs(g, false)
+	for i, a := range args {
+		if strings.ContainsAny(a, "^$|") {
+			args[i] = "'" + a + "'"
+		}
+	}
+	return "go " + strings.Join(args, " ")
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(v))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+func spread(u unit, v []float64) string {
+	if len(v) < 2 {
+		return "once"
+	}
+	return fmt.Sprintf("%s – %s (%d)", show(u, slices.Min(v)), show(u, slices.Max(v)), len(v))
+}
+
+// show writes a value with three digits that count.
+func show(u unit, v float64) string {
+	switch u {
+	case allocations:
+		return digits(v)
+	case bytes:
+		return digits(v/1e6) + " MB"
+	case kilobytes:
+		return digits(v/1e3) + " kB"
+	case percent:
+		return digits(v) + " %"
+	case perSecond:
+		return digits(v) + " a second"
+	}
+	for _, step := range []struct {
+		ns   float64
+		name string
+	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}} {
+		if v >= step.ns {
+			return digits(v/step.ns) + " " + step.name
+		}
+	}
+	return digits(v) + " ns"
+}
+
+func digits(v float64) string {
+	switch {
+	case v == math.Trunc(v) || v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 0.01:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
