@@ -13,7 +13,7 @@ PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64
 RUN          := go run ./test/runner
 STATICCHECK  := build/tools/staticcheck
 
-.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim fuzz figures docs clean vuln
+.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim fuzz figures docs clean vuln packages lint-packages test-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,16 @@ figures: build/pace-node ## measure, and write docs/figures.md (the parts in nam
 DOCS := ./internal/config ./internal/control ./internal/schema
 docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas
 	PACE_WRITE_DOCS=1 go test -count=1 -run '^TestDocs' $(DOCS)
+
+packages: ## deb and rpm for amd64 and arm64, bills of materials and SHA256SUMS into dist/ (built twice and compared)
+	cd installer && go vet ./... && go test ./... && go run ./cmd/mkpackages -out ../dist -twice
+
+lint-packages: ## lintian, rpmlint, shellcheck and systemd-analyze over what make packages built
+	test/packages/lint.sh dist
+
+test-packages: ## the packages in booted Debian systems with systemd, in namespaces of their own (needs root)
+	test/packages/prepare.sh
+	go test -count=1 -tags packages -timeout 40m -v ./test/packages
 
 VULNDB ?= v0.0.0-20261105234957-e22db6528018
 vuln: ## known vulnerabilities, by the database's module

@@ -119,7 +119,7 @@ func (b *Build) info(format string) *nfpm.Info {
 	var list files.Contents
 	for _, r := range contents {
 		if r.only == "" || r.only == format {
-			list = append(list, r.in(b))
+			list = append(list, r.in(b, format))
 		}
 	}
 	s := scripts[format]
@@ -145,7 +145,7 @@ func (b *Build) info(format string) *nfpm.Info {
 		info.Deb.Compression = "xz"
 		info.Deb.Scripts = nfpm.DebScripts{Config: where(s.config), Templates: where(s.templates)}
 	case "rpm":
-		info.RPM.Summary, info.RPM.BuildHost, info.RPM.Compression, info.RPM.Group = summary, buildHost, "xz", "System Environment/Daemons"
+		info.RPM.Summary, info.RPM.BuildHost, info.RPM.Compression, info.RPM.Group = strings.ToUpper(summary[:1])+summary[1:], buildHost, "xz", "System Environment/Daemons"
 	}
 	return info
 }

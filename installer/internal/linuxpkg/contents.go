@@ -2,6 +2,7 @@ package linuxpkg
 
 import (
 	"io/fs"
+	"strings"
 
 	"github.com/goreleaser/nfpm/v2/files"
 )
@@ -86,7 +87,7 @@ var depends = map[string][]string{
 }
 
 // in gives each row its place on this machine.
-func (r row) in(b *Build) *files.Content {
+func (r row) in(b *Build, format string) *files.Content {
 	src := r.src
 	switch r.from {
 	case packaging:
@@ -95,8 +96,13 @@ func (r row) in(b *Build) *files.Content {
 		src = b.temp(r.src)
 	}
 	c := &files.Content{Source: src, Destination: r.dst, Type: r.kind, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: r.mode, MTime: b.Time}}
-	if r.kind == kindDir {
+	switch {
+	case r.kind == kindDir:
 		c.Source = ""
+	case format == "rpm" && r.kind == kindFile && (strings.HasPrefix(r.dst, "/usr/share/doc/") || strings.HasPrefix(r.dst, "/usr/share/man/")):
+		c.Type = files.TypeRPMDoc // rpm marks documentation, so that --nodocs leaves it out
+	case format == "rpm" && strings.HasPrefix(r.dst, "/usr/share/licenses/"):
+		c.Type = files.TypeRPMLicense
 	}
 	return c
 }

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Makes what the tests of the packages start from, once: build/testhosts/rootfs, a Debian with systemd from this machine's
+# own apt sources (again where the list of packages changed), and the packages under two versions, in build/testhosts/old
+# and build/testhosts/new. Needs root.
+set -eu
+
+include=systemd,systemd-sysv,dbus,iproute2,iputils-ping,nftables,procps,rpm,ufw,firewalld,libnss-myhostname
+suite=bookworm
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$root/build/testhosts
+mkdir -p "$work"
+
+missing=
+for tool in mmdebstrap systemd-nspawn nsenter ip; do
+	command -v $tool >/dev/null || missing="$missing $tool"
+done
+if [ -n "$missing" ]; then
+	echo "test-packages: not installed:$missing" >&2
+	echo "test-packages: apt-get install --no-install-recommends mmdebstrap systemd-container iproute2 util-linux" >&2
+	exit 2
+fi
+if [ "$(id -u)" != 0 ]; then
+	echo "test-packages: booting systems needs root: run it with sudo" >&2
+	exit 2
+fi
+
+# The first file that has Debian's own sources, in either form.
+sources=
+for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
+	if [ -z "$sources" ] && grep -qs debian "$file"; then
+		sources=$file
+	fi
+done
+if [ "$(cat "$work/rootfs.of" 2>/dev/null)" != "$suite $include" ] || [ ! -d "$work/rootfs" ]; then
+	rm -rf "$work/rootfs" "$work/rootfs.tmp" "$work/rootfs.of"
+	mmdebstrap --variant=minbase --include="$include" --aptopt='Apt::Install-Recommends false' "$suite" "$work/rootfs.tmp" ${sources:+"$sources"}
+	mv "$work/rootfs.tmp" "$work/rootfs"
+	echo "$suite $include" >"$work/rootfs.of"
+fi
+
+cd "$root/installer"
+go run ./cmd/mkpackages -arch amd64 -version 0.0.1 -out "$work/old"
+go run ./cmd/mkpackages -arch amd64 -version 0.0.2 -out "$work/new"
