@@ -147,7 +147,7 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		}
 	}
 	for i := range Verbs {
-		if v := &Verbs[i]; !tool || v.Plain && v.Name != "check-arguments" {
+		if v := &Verbs[i]; !tool || v.Tool() {
 			register(v.Name, v.Short, v.Metavar != "")
 		}
 	}
@@ -163,7 +163,9 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		return nil, call, verbErr
 	}
 	if tool && call.Name == "" {
-		call = VerbCall{Name: ToolVerb, Words: set.Args()}
+		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); slices.Equal(call.Words, []string{"help"}) {
+			call = VerbCall{Name: "help"} // a person's first try
+		}
 	} else if set.NArg() > 0 {
 		return nil, call, &UsageError{fmt.Sprintf("%s is not a flag", clip(set.Arg(0))),
 			"pace-node takes flags only (pace-node --help); an operator's words belong to pacectl"}
@@ -258,7 +260,9 @@ func flagError(err error, tool bool) error {
 			}
 		}
 		for i := range Verbs {
-			names = append(names, Verbs[i].Name)
+			if v := &Verbs[i]; !tool || v.Tool() {
+				names = append(names, v.Name)
+			}
 		}
 		name := unknown.GetSpecifiedName()
 		dashes := "--"

@@ -180,6 +180,9 @@ type Verb struct {
 	Check   func(string) error
 }
 
+// Tool says whether pacectl takes it as a flag as well: it has words for the others.
+func (v *Verb) Tool() bool { return v.Plain && v.Name != "check-arguments" }
+
 // Verbs is the table of one-shot verbs.
 var Verbs = []Verb{
 	{Name: "print-identity", Help: "print node id, public key and the line that would admit this machine; mints them where nothing has run yet"},

@@ -62,7 +62,6 @@ var verbs = []verb{
 	{"reset-identity", "", false, "", 0, 0, "archive this machine's identity; the next start makes a new one", (*runner).resetIdentity},
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
 	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
-	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "leave the fleet: the leader removes this machine's own row", (*runner).leave},
 	{"enroll-list", "enroll list", true, "", 0, 0, "the machines that wait, each with its key", (*runner).enrollList},
 	{"enroll-approve", "enroll approve", false, "ID@KEY", 1, 1, "admit a waiting machine whose key you have compared", (*runner).enrollApprove},
 	{"enroll-reject", "enroll reject", false, "ID[@KEY]", 1, 1, "refuse a waiting machine", (*runner).enrollReject},
@@ -85,6 +84,9 @@ var verbs = []verb{
 	{"", "queue run-helper", false, "MACHINE", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
 }
+
+// leaveVerb joins the table with the version whose nodes carry it out: a word that every node refuses is not offered.
+var leaveVerb = verb{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "leave the fleet: the leader removes this machine's own row", (*runner).leave}
 
 // Run carries out one verb, typed as a flag of pace-node or as words of pacectl,
 // and returns the exit status. stdout gets the document, with --json exactly one
@@ -234,12 +236,24 @@ func firstWords() []string {
 	return out
 }
 
-// ToolHelp lists pacectl's words, a line a verb.
+// ToolHelp lists pacectl's words, a line a verb, and its flags.
 func ToolHelp() string {
 	var l lines
+	l.add("pacectl: what an operator asks of pace-node. MACHINE is a name where it is unique, an id, or the start of one id.\n")
 	for _, v := range verbs {
 		if v.words != "" {
 			l.add("  pacectl %-40s %s", strings.TrimSpace(v.words+" "+v.args), v.about)
+		}
+	}
+	l.add("")
+	for i := range config.Options {
+		if o := &config.Options[i]; o.Tool {
+			l.add("  %-48s %s", typed(o), o.Help)
+		}
+	}
+	for _, v := range config.Verbs {
+		if v.Tool() {
+			l.add("  %-48s %s", "--"+v.Name, v.Help)
 		}
 	}
 	return l.String()

@@ -163,7 +163,6 @@ func TestWhatIsSent(t *testing.T) {
 		{call: flag1("cluster-forget", idB), cluster: &wire.ClusterRequest{Op: "forget", ID: idB}},
 		{call: flag1("cluster-set", "enrollment.per-source=8"), cluster: &wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "8"}},
 		{call: words("member", "forget", "web1"), cluster: &wire.ClusterRequest{Op: "forget", ID: idA}},
-		{call: words("fleet", "leave", cluster1), cluster: &wire.ClusterRequest{Op: "leave"}},
 		{call: words("queue"), queue: &wire.QueueRequest{Op: "list"}},
 		{call: words("queue", "show", "web1"), queue: &wire.QueueRequest{Op: "show", ID: idA}},
 		{call: words("queue", "history", "1a"), queue: &wire.QueueRequest{Op: "history", ID: idB}},
@@ -246,8 +245,7 @@ func TestFailures(t *testing.T) {
 		{"no such machine", nodes{"": leaderNode()}, words("member", "show", "web9"), config.Config{}, 4, "no machine of the fleet", "member list"},
 		{"no name at all", nodes{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "pacectl member list"},
 		{"a window of nothing", nodes{"": leaderNode()}, flag1("enroll-auto-approve", "0s"), config.Config{}, 2, "window", "15m"},
-		{"no fleet id given back", nodes{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, "not given back", cluster1},
-		{"another fleet id given back", nodes{"": leaderNode()}, words("fleet", "leave", idA), config.Config{}, 2, "not given back", cluster1},
+		{"what no node carries out yet", nodes{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, `"leave" is no word`, "status"},
 		{"bad endpoint", nodes{"": leaderNode()}, words("member", "admit", "x=nowhere"), config.Config{}, 2, "no HOST:PORT", "ID=HOST:PORT"},
 		{"configuration", nodes{"": func() *fakeNode { n := leaderNode(); n.fail = nil; return n }()}, config.VerbCall{Name: "nonsense"}, config.Config{}, 2, "no verb", "--help"},
 	} {
@@ -362,6 +360,9 @@ func TestPreapproveList(t *testing.T) {
 }
 
 func TestLeaveAsksBack(t *testing.T) {
+	offered := verbs
+	verbs = append(slices.Clone(verbs), leaveVerb)
+	t.Cleanup(func() { verbs = offered })
 	node := leaderNode()
 	exit, _, errs := nodes{"": node}.run(t, words("fleet", "leave"), config.Config{}, cluster1+"\n")
 	if exit != 0 || len(node.clusters) != 1 || !strings.Contains(errs, cluster1) {
@@ -370,6 +371,11 @@ func TestLeaveAsksBack(t *testing.T) {
 	node = leaderNode()
 	if exit, _, _ = (nodes{"": node}).run(t, words("fleet", "leave"), config.Config{}, "no\n"); exit != 2 || len(node.clusters) != 0 {
 		t.Errorf("%d %v", exit, node.clusters)
+	}
+	for args, want := range map[string]int{cluster1: 0, idA: 2} {
+		if exit, _, errs := (nodes{"": leaderNode()}).run(t, words("fleet", "leave", args), config.Config{}, ""); exit != want {
+			t.Errorf("%s: %d %q, want %d", args, exit, errs, want)
+		}
 	}
 }
 

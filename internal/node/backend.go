@@ -223,7 +223,7 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 	case "forget":
 		return n.decide(ctx, v, fleet.VerbForget, r, by, at)
 	}
-	return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("this version does not do %q to a fleet", r.Op), "pacectl help lists what it does")
+	return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("this version does not do %q to a fleet", r.Op), "pacectl --help lists what it does")
 }
 
 // decide asks the table of membership rules, and commits what it says.

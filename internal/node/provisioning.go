@@ -272,7 +272,7 @@ func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (
 			return encode(control.HelperRun{V: control.DocumentVersion, Input: t.Input, Output: t.Output, TookMS: t.Took.Milliseconds()})
 		}
 	default:
-		return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("the queue has no operation %q", wire.Printable(r.Op)), "pacectl help queue")
+		return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("the queue has no operation %q", wire.Printable(r.Op)), "pacectl --help lists them")
 	}
 	if err != nil {
 		return nil, err
