@@ -117,7 +117,7 @@ func (d *Dir) finishArchive() error {
 	}
 	moving := filepath.Join(root, movingDir)
 	if _, err := os.Lstat(moving); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return errors.Join(d.prune(clusterKind), d.prune(identityKind)) // a crash may have come between the last name and these
 	}
 	in, err := readIntent(moving)
 	switch {

@@ -130,7 +130,12 @@ func newMachine(name, dir string, beacons int, args ...string) (*machine, error)
 			return nil, err
 		}
 	}
-	n.args = append([]string{"--name=" + name, "--advertise=127.0.0.1", "--discovery-loopback", "--log-level=debug",
+	// What an installed package sets for this computer is not for these nodes.
+	nothing := filepath.Join(dir, "nothing.yaml")
+	if err := os.WriteFile(nothing, nil, 0o600); err != nil {
+		return nil, err
+	}
+	n.args = append([]string{"--config=" + nothing, "--name=" + name, "--advertise=127.0.0.1", "--discovery-loopback", "--discovery-reply-port=0", "--log-level=debug",
 		fmt.Sprintf("--listen=127.0.0.1:%d", n.fc), fmt.Sprintf("--listen-raft=127.0.0.1:%d", n.raft)}, args...)
 	discovery := "--discovery="
 	if beacons != 0 {
@@ -310,14 +315,18 @@ func wait(what string, done func() (bool, string)) error {
 }
 
 // ready waits until a machine serves.
-func (n *machine) ready() error {
-	return wait(n.name+" serves", func() (bool, string) {
+func (n *machine) ready() (err error) {
+	if waited := wait(n.name+" serves", func() (bool, string) {
 		if status, ended := n.ended(); ended {
-			return false, fmt.Sprintf("it ended with %d", status)
+			err = fmt.Errorf("%s ended with %d\n%s", n.name, status, n.log.tail(40))
+			return true, ""
 		}
 		_, err := n.status()
 		return err == nil, fmt.Sprint(err)
-	})
+	}); waited != nil {
+		return waited
+	}
+	return err
 }
 
 // lane is a founder and what grows around it. One story at a time runs in it.
@@ -329,6 +338,7 @@ type lane struct {
 	fleet    string
 	made     int
 	resident *victim // a learner that stories share
+	given    string  // greeting in the document
 	settings int
 }
 
@@ -378,6 +388,7 @@ func (l *lane) close() {
 
 // give changes what the founder gives to every machine from now on.
 func (l *lane) give(greeting string) error {
+	l.given = greeting
 	doc := map[string]any{
 		"configuration": map[string]string{"greeting": greeting, "log.level": "info"},
 		"pace":          map[string]any{"files": map[string]any{"motd": map[string]string{"text": greeting + "\n", "mode": "0644"}}},

@@ -307,9 +307,7 @@ func (l *lane) admitted(c trial, before func(v *victim) (archived []string, err 
 		return err
 	}
 	defer v.gone(&err)
-	if v.later, err = l.founder.greeting(); err != nil {
-		return err
-	}
+	v.later = l.given
 	var archived []string
 	if before != nil {
 		if archived, err = before(v); err != nil {
@@ -364,9 +362,7 @@ func (l *lane) shared(c trial) (v *victim, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if v.later, err = l.founder.greeting(); err != nil {
-			return nil, err
-		}
+		v.later = l.given
 		if _, err := l.pending(v); err != nil {
 			return nil, err
 		}
@@ -618,9 +614,7 @@ func forgotten(l *lane, c trial) (err error) {
 		return err
 	}
 	defer v.gone(&err)
-	if v.later, err = l.founder.greeting(); err != nil {
-		return err
-	}
+	v.later = l.given
 	own, err := l.pending(v)
 	if err != nil {
 		return err
