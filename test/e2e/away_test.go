@@ -69,14 +69,14 @@ func TestForgottenIsTrustedNoLongerAndLeftInPeace(t *testing.T) { // field case 
 	// The machine itself comes back, notices, and nobody of the fleet dials it from then on.
 	b.host.join()
 	b.inMode("solitary", nil)
-	b.host.nft(`table inet seen { counter syn {}
+	b.host.nft(`table inet seen { counter syn {};
 		chain in { type filter hook input priority 0; iifname eth0 tcp flags & (syn | ack) == syn counter name syn; }; }`)
 	heard := b.metrics().of(t, "pace_discovery_beacons_heard_total")
 	until(t, "two more beacons of the fleet's two machines", func() (bool, string) {
 		got := b.metrics().of(t, "pace_discovery_beacons_heard_total") - heard
 		return got >= 4, fmt.Sprint(got)
 	})
-	if n := b.host.counters("seen")["syn"]; n != 0 {
+	if n := b.host.counters("seen")["syn"].Packets; n != 0 {
 		t.Errorf("the fleet dialled the machine that it forgot %d times", n)
 	}
 	if after := a.standing(); after != before {

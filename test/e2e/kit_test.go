@@ -46,25 +46,28 @@ func (h *host) nft(rules string) {
 	}
 }
 
-// counters reads the named nft counters of a table, in packets.
-func (h *host) counters(table string) map[string]int {
+// counted by nft.
+type traffic struct{ Packets, Bytes int }
+
+// counters reads the named nft counters of a table.
+func (h *host) counters(table string) map[string]traffic {
 	h.lan.t.Helper()
 	out := sh(h.lan.t, "ip", "netns", "exec", h.ns, "nft", "-j", "list", "counters", "table", "inet", table)
 	var doc struct {
 		Rows []struct {
 			Counter *struct {
-				Name    string
-				Packets int
+				Name string
+				traffic
 			}
 		} `json:"nftables"`
 	}
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
 		h.lan.t.Fatal(err)
 	}
-	got := map[string]int{}
+	got := map[string]traffic{}
 	for _, r := range doc.Rows {
 		if r.Counter != nil {
-			got[r.Counter.Name] = r.Counter.Packets
+			got[r.Counter.Name] = r.Counter.traffic
 		}
 	}
 	return got

@@ -101,6 +101,7 @@ func (l *lan) addHost() *host {
 	port := fmt.Sprintf("p%d", i)
 	sh(l.t, "ip", "netns", "add", h.ns)
 	l.t.Cleanup(func() { exec.Command("ip", "netns", "del", h.ns).Run() })
+	hideStored(l.t, h.ns)
 	sh(l.t, "ip", "-n", h.ns, "link", "set", "lo", "up")
 	sh(l.t, "ip", "-n", l.name, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", h.ns)
 	sh(l.t, "ip", "-n", l.name, "link", "set", port, "master", "br0", "up")
@@ -109,6 +110,23 @@ func (l *lan) addHost() *host {
 	sh(l.t, "ip", "-n", h.ns, "route", "add", "default", "via", "10.1.255.254", "dev", "eth0")
 	l.hosts = append(l.hosts, h)
 	return h
+}
+
+// hideStored keeps what a package on this very machine has stored, if one is installed, from the nodes of a namespace:
+// ip shows a namespace the folders of /etc/netns in the place of /etc's own.
+func hideStored(t *testing.T, ns string) {
+	t.Helper()
+	if _, err := os.Stat("/etc/default/pace-node"); err != nil {
+		return
+	}
+	shown := filepath.Join("/etc/netns", ns)
+	t.Cleanup(func() {
+		os.RemoveAll(shown)
+		os.Remove("/etc/netns") // only when nobody else has something in it
+	})
+	if err := os.MkdirAll(filepath.Join(shown, "default"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // cut pulls the host's cable, join puts it back.
@@ -187,6 +205,11 @@ func (h *host) newNode(t *testing.T, name string, args ...string) *node {
 	n := &node{t: t, host: h, name: name, dir: filepath.Join(t.TempDir(), name), args: args, log: &logFile{}}
 	t.Cleanup(func() {
 		n.kill()
+		for _, fault := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
+			if strings.Contains(n.log.String(), fault) {
+				t.Errorf("%s: %s\n%s", name, fault, n.log)
+			}
+		}
 		if t.Failed() {
 			lines := strings.Split(n.log.String(), "\n")
 			t.Logf("--- %s\n%s", name, strings.Join(lines[max(0, len(lines)-60):], "\n"))

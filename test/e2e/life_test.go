@@ -71,9 +71,8 @@ func alone(t *testing.T, n, by *node, fleet string, spare *host) {
 		m := n.metrics()
 		return m.of(t, "pace_discovery_foreign_fleets") >= 1, fmt.Sprint(m["pace_discovery_proofs_verified_total"])
 	})
-	fresh := spare.newNode(t, "dogwood")
-	fresh.start()
-	fresh.ready()
+	nextSecond(t) // it must be younger than the one that was forgotten, or that one asks it
+	fresh := spare.start(t, "dogwood")
 	freshID, _ := fresh.asks(by)
 	list, err := by.waiting()
 	if err != nil {

@@ -85,13 +85,13 @@ func TestPrefixLengthsAndOddHosts(t *testing.T) { // field case P04
 			h.ip("addr", "add", "10.9.0.9/32", "dev", "eth2")
 			h.ip("link", "set", "eth1", "up")
 			h.ip("link", "set", "eth2", "up")
-			h.nft(fmt.Sprintf(`table inet seen { counter right {}; counter wrong {}
+			h.nft(fmt.Sprintf(`table inet seen { counter right {}; counter wrong {};
 				chain out { type filter hook output priority 0; udp dport 6681 ip daddr %s counter name right accept; udp dport 6681 counter name wrong; }; }`, c.broadcast))
 			a := h.start(t, "alder", metered)
 			b := l.hosts[1].start(t, "birch", metered)
 			proven(t, a, b)
-			if seen := h.counters("seen"); seen["right"] == 0 || seen["wrong"] != 0 {
-				t.Errorf("%d beacons to %s, %d elsewhere", seen["right"], c.broadcast, seen["wrong"])
+			if seen := h.counters("seen"); seen["right"].Packets == 0 || seen["wrong"].Packets != 0 {
+				t.Errorf("%d beacons to %s, %d elsewhere", seen["right"].Packets, c.broadcast, seen["wrong"].Packets)
 			}
 			for _, addr := range []string{"10.9.0.0", "10.9.0.9"} {
 				if line := lineWith(a.log.String(), "interface passed over", addr); !strings.Contains(line, "why=") || strings.Contains(line, `why=""`) {
