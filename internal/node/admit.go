@@ -43,7 +43,7 @@ func (n *Node) facts(now time.Time) enroll.Facts {
 		MemberID:    func(id string) bool { _, ok := v.Member(id); return ok },
 		MemberNamed: func(name string) (string, time.Time, bool) {
 			for m := range v.Named(name) {
-				return m.ID, n.lastHeard[m.ID], true
+				return m.ID, n.heardOf(now, m), true
 			}
 			return "", time.Time{}, false
 		},
@@ -203,6 +203,33 @@ func (n *Node) admitRows(ctx context.Context, b *body, rows []candidate, auto bo
 		n.tell(row.RowID(), func(w *waiter) wire.EnrollAnswer { return n.approval(b, row.ID, row.Key, w.nonce) }, true)
 	}
 	return done, revision, err
+}
+
+// admitAwaited admits the machines that wait and were approved ahead meanwhile: their streams are open, so they do not ask
+// again.
+func (n *Node) admitAwaited(now time.Time, v *fleet.View) {
+	b := n.body
+	if len(v.PreApprovals()) == 0 || !b.leads() {
+		return
+	}
+	var ids []enroll.RowID
+	for _, r := range n.list.Rows(now) {
+		if _, awaited := v.PreApproved(r.ID, r.Key); awaited && r.Decision == enroll.Waiting {
+			if id, err := n.list.Approve(now, r.ID, r.Key); err == nil {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	rows := n.rowsOf(now, ids...)
+	n.listChanged(now)
+	n.effect(func(ctx context.Context) {
+		if _, _, err := n.admitRows(ctx, b, rows, false); err != nil {
+			n.log.Warn("admission not committed", "error", err.Error())
+		}
+	})
 }
 
 // tell pushes an answer to every open stream of a row, off the loop.

@@ -43,7 +43,30 @@ func (n *Node) SessionOpened(s *netio.Session) {
 // SessionClosed implements netio.Handler.
 func (n *Node) SessionClosed(s *netio.Session, why error) {
 	n.server.SessionClosed(s)
+	if m, ok := n.view.Load().ByKey(s.Peer()); ok {
+		n.post(func(now time.Time) {
+			if _, still := n.view.Load().Member(m.ID); still {
+				n.lastHeard[m.ID] = now
+			}
+		})
+	}
 	n.log.Debug("session closed", "from", s.RemoteAddr().String(), "key", s.Peer().String(), "why", why)
+}
+
+// heardOf is when a member was last heard: now, where it has a session; zero where it never was. The loop's.
+func (n *Node) heardOf(now time.Time, m fleet.Member) time.Time {
+	if m.ID == n.id || n.hub.ByKey(m.Key) != nil {
+		return now
+	}
+	at := n.lastHeard[m.ID]
+	if n.port != nil {
+		for _, p := range n.exchange.Authenticated(now) {
+			if p.ID == m.ID && p.LastBeacon.After(at) {
+				at = p.LastBeacon
+			}
+		}
+	}
+	return at
 }
 
 // known is who is bounded by the roster or the waiting list instead of the strangers' bounds.

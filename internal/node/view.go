@@ -101,6 +101,7 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 		clear(n.lastHeard)
 	}
 	n.looked = v
+	n.admitAwaited(now, v)
 	if b.layer != nil {
 		b.layer.Recheck()
 	}
