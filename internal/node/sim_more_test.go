@@ -1,0 +1,367 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/netsim"
+	"pace-node/internal/wire"
+)
+
+func named(name string) tweak { return func(c *Config) { c.Settings.Name = name } }
+
+// TestSimRowsGo: a waiting machine that is not heard for ten minutes loses its row; one with an open stream keeps it.
+func TestSimRowsGo(t *testing.T) {
+	simulate(t, 51, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b, c := s.boot(1), s.boot(2)
+		s.want(5*time.Second, "both wait", func() bool { return s.waits(a, b) && s.waits(a, c) })
+		time.Sleep(12 * time.Minute)
+		if !s.waits(a, b) || !s.waits(a, c) {
+			t.Fatal("a row went though its stream is open")
+		}
+		s.net.Vanish(addrOf(1))
+		s.cut(between(1))
+		s.never(9*time.Minute+50*time.Second, "a row went before ten minutes", func() bool { return !s.waits(a, b) })
+		s.want(2*time.Minute, "the row goes", func() bool { return !s.waits(a, b) })
+		if !s.waits(a, c) || s.metric(a, "pace_enrollment_requests_expired_total") != 1 {
+			t.Error("another row went with it")
+		}
+	})
+}
+
+// TestSimNameOfAMember: a row that bears a member's name says whose, and when that member was last heard: now, where it has
+// a session.
+func TestSimNameOfAMember(t *testing.T) {
+	simulate(t, 52, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1, named("pump-1"))
+		s.joined(a, b)
+		time.Sleep(3 * time.Hour)
+		c := s.boot(2, named("pump-1"))
+		row := func() control.EnrollRow {
+			s.want(30*time.Second, "it waits", func() bool { return s.waits(a, c) })
+			rows := s.rows(a)
+			return rows[slices.IndexFunc(rows, func(r control.EnrollRow) bool { return r.ID == c.id })]
+		}
+		if r := row(); r.NameOf == nil || r.NameOf.ID != b.id || r.NameOf.HeardMS == nil || *r.NameOf.HeardMS > 60_000 {
+			t.Errorf("of a member that is there it says %+v", r.NameOf)
+		}
+		s.halt(1)
+		s.halt(2)
+		time.Sleep(time.Hour)
+		c = s.boot(2)
+		if r := row(); r.NameOf == nil || r.NameOf.HeardMS == nil || *r.NameOf.HeardMS < 58*60_000 || *r.NameOf.HeardMS > 62*60_000 {
+			t.Errorf("of a member that went an hour ago it says %+v", r.NameOf)
+		}
+	})
+}
+
+// TestSimSeedsOfAMember: a seed that is this machine itself is said once and skipped; one that is given to a member is not
+// followed, and its status says so.
+func TestSimSeedsOfAMember(t *testing.T) {
+	simulate(t, 53, func(t *testing.T, s *sim) {
+		a := s.boot(0, seededBy(endpointOf(0)))
+		said := func(n *Node) string {
+			raw, err := n.nodeStatus(context.Background())
+			s.must(err)
+			var doc control.NodeStatus
+			s.must(json.Unmarshal(raw, &doc))
+			return doc.Seeds[0].Said
+		}
+		s.want(5*time.Second, "it knows itself", func() bool { return said(a) == formation.SaySeedIsSelf.String() })
+		dials := s.net.Dials()
+		time.Sleep(5 * time.Minute)
+		if n := s.net.Dials() - dials; n != 0 {
+			t.Errorf("it dialled %d times more", n)
+		}
+		b := s.boot(1)
+		s.joined(a, b)
+		s.boot(2)
+		s.halt(1)
+		b = s.boot(1, seededBy(endpointOf(2)))
+		s.want(5*time.Second, "it says that it does not follow", func() bool { return said(b) == formation.SaySeedNotFollowed.String() })
+		s.never(3*time.Minute, "it followed", func() bool { return b.Mode() != formation.Learner })
+	})
+}
+
+// TestSimPorts: the consensus port is open on a machine that votes, and closed on a learner.
+func TestSimPorts(t *testing.T) {
+	simulate(t, 54, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=own-key-revoked"}
+		open := func(i int) bool {
+			c, err := s.net.Dialer(addrOf(9))(context.Background(), "tcp", netip.AddrPortFrom(addrOf(i), 6680).String())
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.want(5*time.Second, "it waits", func() bool { return s.waits(a, b) })
+		if !open(0) || !open(1) {
+			t.Error("a solitary or pending machine's consensus port is closed")
+		}
+		s.joined(a, b)
+		if open(1) || b.self.Load().RaftEndpoint != "" {
+			t.Error("a learner's consensus port is open or announced")
+		}
+		s.must(s.cluster(a, forget(b)))
+		s.want(time.Second, "it is solitary", func() bool { return b.Mode() == formation.Solitary && open(1) })
+	})
+}
+
+// TestSimEstablishedIsKept: a setting makes a fleet of one established for ever: it does not yield to an older one, which
+// yields to it.
+func TestSimEstablishedIsKept(t *testing.T) {
+	simulate(t, 55, func(t *testing.T, s *sim) {
+		s.cut(between(1))
+		older := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.must(s.cluster(b, wire.ClusterRequest{Op: "set", Name: fleet.SettingPerSource, Value: "7"}))
+		s.want(time.Second, "it announces so", func() bool { return b.self.Load().State == wire.StateEstablished })
+		s.halt(1)
+		b = s.boot(1)
+		if b.self.Load().State != wire.StateEstablished {
+			t.Error("a restart forgot it")
+		}
+		s.cut(nil)
+		s.want(30*time.Second, "the older one yields", func() bool { return asks(older, b) })
+		if b.Mode() != formation.Solitary {
+			t.Errorf("it is %s", b.Mode())
+		}
+	})
+}
+
+// TestSimEveryAddressChanged: a fleet whose every address changed while it was off finds itself again by its beacons.
+func TestSimEveryAddressChanged(t *testing.T) {
+	simulate(t, 56, func(t *testing.T, s *sim) {
+		at := func(i int) tweak {
+			return func(c *Config) {
+				c.Network = &simNet{s: s, addr: netip.AddrFrom4([4]byte{10, 77, 100, byte(i + 1)})}
+			}
+		}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		s.halt(0)
+		s.halt(1)
+		b = s.boot(1, at(1))
+		time.Sleep(5 * time.Second)
+		a = s.boot(0, at(0))
+		s.want(45*time.Second, "it follows again", func() bool { return follows(b, a) })
+		for _, n := range []*Node{a, b} {
+			s.want(5*time.Second, "the roster knows the new addresses", func() bool {
+				m, _ := b.View().Member(n.id)
+				return strings.HasPrefix(m.Endpoints.FC, "10.77.100.")
+			})
+		}
+	})
+}
+
+// TestSimNoDiscovery: seeds alone are enough.
+func TestSimNoDiscovery(t *testing.T) {
+	simulate(t, 57, func(t *testing.T, s *sim) {
+		off := func(c *Config) { c.Settings.Discovery = "" }
+		a := s.boot(0, off)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1, off, seededBy(endpointOf(0)))
+		s.joined(a, b)
+		s.halt(0)
+		time.Sleep(time.Minute)
+		a = s.boot(0)
+		s.want(45*time.Second, "it follows again", func() bool { return follows(b, a) })
+	})
+}
+
+// TestSimRevokedAsksAgain: a machine whose key was revoked, and that does not know, is told by a signed answer, says so and
+// does not ask again.
+func TestSimRevokedAsksAgain(t *testing.T) {
+	simulate(t, 58, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=own-key-revoked"}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		s.boot(1)
+		s.halt(1)
+		home, copied := filepath.Join(s.dir, "m001"), filepath.Join(s.dir, "backup")
+		s.must(os.CopyFS(copied, os.DirFS(home)))
+		b := s.boot(1)
+		s.joined(a, b)
+		s.halt(1)
+		s.must(s.cluster(a, forget(b)))
+		s.must(os.RemoveAll(home))
+		s.must(filepath.WalkDir(copied, func(path string, d fs.DirEntry, err error) error { // a backup of before it joined
+			rel, _ := filepath.Rel(copied, path)
+			if err != nil || d.IsDir() {
+				return mkdirLike(err, filepath.Join(home, rel))
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(home, rel), raw, 0o600)
+		}))
+		b = s.boot(1)
+		s.want(30*time.Second, "it says that its key is revoked", func() bool { _, ok := condition(b, "own-key-revoked"); return ok })
+		s.want(time.Second, "it is solitary", func() bool { return b.Mode() == formation.Solitary })
+		if n := s.metric(a, `pace_enrollment_requests_refused_total{reason="revoked"}`); n != 1 {
+			t.Errorf("it was told %v times, want 1", n)
+		}
+		s.halt(1)
+		b = s.boot(1)
+		s.never(2*time.Hour, "it asks again", func() bool { return b.Mode() != formation.Solitary })
+	})
+}
+
+func mkdirLike(err error, path string) error {
+	if err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// TestSimClone: a machine and its copy are seen, and neither is provisioned any more.
+func TestSimClone(t *testing.T) {
+	simulate(t, 59, func(t *testing.T, s *sim) {
+		s.expect = []string{"identity-cloned", "the identity may be cloned"}
+		a := s.boot(0, provisioning)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		s.want(5*time.Second, "it is provisioned", func() bool { return provisioned(b, a) })
+		s.halt(1)
+		s.must(os.CopyFS(filepath.Join(s.dir, "m002"), os.DirFS(filepath.Join(s.dir, "m001"))))
+		s.must(filepath.WalkDir(filepath.Join(s.dir, "m002"), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				return os.Chmod(path, 0o700)
+			}
+			if err == nil {
+				return os.Chmod(path, 0o600)
+			}
+			return err
+		}))
+		b = s.boot(1)
+		s.want(30*time.Second, "it follows", func() bool { return follows(b, a) })
+		clone := s.boot(2)
+		cloned := func(n *Node) bool { _, ok := condition(n, "identity-cloned"); return ok }
+		s.want(2*time.Minute, "the leader says so", func() bool { return cloned(a) })
+		s.want(2*time.Minute, "the two say so", func() bool { return cloned(b) && cloned(clone) })
+		s.halt(2)
+		s.want(10*time.Minute, "nobody says so when the copy is gone", func() bool { return !cloned(a) && !cloned(b) })
+	})
+}
+
+// TestSimPreApprovedWhileWaiting: approving ahead a machine that waits already admits it, over its open stream.
+func TestSimPreApprovedWhileWaiting(t *testing.T) {
+	simulate(t, 60, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.want(5*time.Second, "it waits", func() bool { return s.waits(a, b) })
+		s.must(s.cluster(a, wire.ClusterRequest{Op: "admit-learner", ID: b.id, Key: b.Key().String()}))
+		s.want(time.Second, "it follows", func() bool { return follows(b, a) })
+		if n := len(a.View().PreApprovals()); n != 0 {
+			t.Errorf("%d machines are still awaited", n)
+		}
+	})
+}
+
+// TestSimJoinerRestarts: a machine that is restarted while it waits goes on waiting.
+func TestSimJoinerRestarts(t *testing.T) {
+	simulate(t, 61, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.want(5*time.Second, "it waits", func() bool { return s.waits(a, b) })
+		s.halt(1)
+		time.Sleep(time.Minute)
+		b = s.boot(1)
+		s.want(3*time.Second, "its stream is open again", func() bool { return asks(b, a) && s.rows(a)[0].HeardMS == 0 })
+		s.must(s.grant(a, b))
+		s.want(time.Second, "it follows", func() bool { return follows(b, a) })
+		if rows := s.rows(a); len(rows) != 1 {
+			t.Errorf("%d rows for one machine", len(rows))
+		}
+	})
+}
+
+// TestSimFounderMovesWhileJoinersWait: who waits finds a founder that comes back at another address.
+func TestSimFounderMovesWhileJoinersWait(t *testing.T) {
+	simulate(t, 62, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.want(5*time.Second, "it waits", func() bool { return s.waits(a, b) })
+		s.halt(0)
+		time.Sleep(10 * time.Second)
+		a = s.boot(0, func(c *Config) { c.Network = &simNet{s: s, addr: netip.AddrFrom4([4]byte{10, 77, 100, 1})} })
+		s.want(20*time.Second, "it waits again", func() bool { return s.waits(a, b) })
+		s.joined(a, b)
+	})
+}
+
+// TestSimSeedIsALearner: a seed may be any machine of the fleet; its leader is asked.
+func TestSimSeedIsALearner(t *testing.T) {
+	simulate(t, 63, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		s.deaf(between(2))
+		c := s.boot(2, seededBy(endpointOf(1)))
+		s.want(5*time.Second, "the leader is asked", func() bool { return s.waits(a, c) })
+		s.joined(a, c)
+	})
+}
+
+// TestSimOtherWireVersion: a datagram of another version is counted, said once a minute, and answered by nothing.
+func TestSimOtherWireVersion(t *testing.T) {
+	simulate(t, 64, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(time.Second)
+		sent := s.metric(a, "pace_discovery_challenges_sent_total") + s.metric(a, "pace_discovery_proofs_sent_total")
+		for range 90 {
+			s.segment.Inject(netsim.Frame{From: netip.AddrPortFrom(addrOf(7), 4000), To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 77, 255, 255}), 6681), Broadcast: true,
+				Bytes: append([]byte{0xFD, 2, 1, 0, 0, 0, 4}, 0, 0, 0, 0)})
+			time.Sleep(time.Second)
+		}
+		if n := s.metric(a, "pace_discovery_datagrams_refused_version_total"); n != 90 {
+			t.Errorf("%v are counted, want 90", n)
+		}
+		if n := s.metric(a, "pace_discovery_challenges_sent_total") + s.metric(a, "pace_discovery_proofs_sent_total"); n != sent {
+			t.Error("it was answered")
+		}
+		lines := 0
+		for _, line := range s.log.lines {
+			if strings.Contains(line, "another version of the discovery wire") && strings.Contains(line, addrOf(7).String()) && strings.Contains(line, "version=2") {
+				lines++
+			}
+		}
+		if lines != 2 {
+			t.Errorf("it is said %d times in 90 s, want 2", lines)
+		}
+		if detail, ok := condition(a, "wire-version-seen"); !ok || !strings.Contains(detail, addrOf(7).String()) {
+			t.Errorf("the condition says %q", detail)
+		}
+		time.Sleep(6*time.Minute + 2*time.Second) // its last line came up to a minute later
+		if _, ok := condition(a, "wire-version-seen"); ok {
+			t.Error("it is still raised five minutes after the last line")
+		}
+	})
+}
