@@ -21,10 +21,9 @@ import (
 	"pace-node/internal/version"
 )
 
-func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(newHost(), os.Args, os.Stdout, os.Stderr)) }
 
-func run(argv []string, stdout, stderr io.Writer) int {
-	h := newHost()
+func run(h host.Host, argv []string, stdout, stderr io.Writer) int {
 	parse, help, tool := config.Parse, config.Help, false
 	if name := strings.TrimSuffix(strings.ToLower(filepath.Base(argv[0])), ".exe"); name == config.ToolVerb {
 		parse, help, tool = config.ParseTool, func(w io.Writer) error { _, err := io.WriteString(w, control.ToolHelp()); return err }, true

@@ -6,13 +6,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pace-node/internal/host"
 )
+
+// bare is this platform with nothing of ours installed: what a developer's machine has stored must not reach a test.
+type bare struct{ host.Host }
+
+func (bare) StoredSettings() (map[string]host.Setting, error) { return nil, nil }
+func (bare) Installed() bool                                  { return false }
 
 // status runs the command as it would be typed.
 func status(t *testing.T, argv ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(argv, &out, &errs)
+	code = run(bare{newHost()}, argv, &out, &errs)
 	return code, out.String(), errs.String()
 }
 

@@ -40,7 +40,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pace-node": main, "pacectl": main})
+	command := func() { os.Exit(run(bare{newHost()}, os.Args, os.Stdout, os.Stderr)) }
+	testscript.Main(m, map[string]func(){"pace-node": command, "pacectl": command})
 }
 
 func TestScripts(t *testing.T) {
@@ -54,7 +55,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"start": start, "again": again, "term": term, "at": at, "exits": exits, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON,
+			"start": start, "again": again, "term": term, "at": at, "exits": exits, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode,
 		},
 		RequireUniqueNames: true,
 	})
@@ -323,6 +324,18 @@ func prints(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if got := ts.ReadFile(from); !re.MatchString(got) {
 		ts.Fatalf("%s is\n%s\nand not as %s has it:\n%s", from, got, args[0], ts.ReadFile(args[0]))
+	}
+}
+
+// mode asks for the permissions of a file: mode 700 FILE.
+func mode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mode octal file")
+	}
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := strconv.FormatUint(uint64(info.Mode().Perm()), 8); got != args[0] {
+		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
 	}
 }
 
