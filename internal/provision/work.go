@@ -104,7 +104,7 @@ func (p *Provisioner) probed(now time.Time, r *run, a wire.QueryAnswer, err erro
 		res.Unreachable, res.Permanent, res.Error = f.unreachable, f.permanent, f.text
 	case a.ID != id:
 		res.Error = "it answers as " + quote(a.ID)
-	case !a.Wants && r.job.Source != queue.SourceOperator:
+	case !a.Wants && !r.job.Asked:
 		res.Outcome = queue.OutcomeUnwanted
 	default:
 		if a.BootID != "" {

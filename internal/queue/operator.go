@@ -100,8 +100,11 @@ func (q *Queue) Drop(id string) Answer {
 	q.heap.removeID(id)
 	q.overflow.remove(id)
 	delete(q.entries, id)
-	if m != nil && m.state.waits() {
-		m.state, m.due = StateNone, time.Time{}
+	if m != nil {
+		m.asked = false
+		if m.state.waits() {
+			m.state, m.due = StateNone, time.Time{}
+		}
 	}
 	return AnswerDropped
 }

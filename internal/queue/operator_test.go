@@ -150,3 +150,52 @@ func TestEntries(t *testing.T) {
 		t.Fatal("the oldest entry is not found")
 	}
 }
+
+// TestAskedStaysUntilConfirmed: what a person asked for is tried again after a failure, also where the machine itself says
+// that it wants nothing, until a run is confirmed or the machine is dropped.
+func TestAskedStaysUntilConfirmed(t *testing.T) {
+	failed := Result{Outcome: OutcomeError, Stage: StageConfigure, Error: "x", Unreachable: true}
+	q := leading(10)
+	now := t0
+	next := func(want bool, r Result) {
+		t.Helper()
+		j := take(t, q, now, "a")
+		if j.Asked != want {
+			t.Fatalf("asked is %v, want %v", j.Asked, want)
+		}
+		finish(t, q, now, j, r)
+	}
+	add(t, q, now, seen("a", now), Admitted)
+	next(false, failed)
+	q.Reprovision(now, "a")
+	next(true, failed)
+	q.Reachable(now, "a")
+	q.Tick(now)
+	next(true, Result{Outcome: OutcomeDeferred, Stage: StageHelper, RetryAfter: time.Second})
+	now = now.Add(time.Second)
+	q.Tick(now)
+	next(true, Result{Outcome: OutcomeSuccess, Stage: StageRestart})
+	now = now.Add(DefaultHold) // not confirmed
+	q.Tick(now)
+	now = now.Add(BackoffMax)
+	q.Tick(now)
+	next(true, Result{Outcome: OutcomeSuccess, Stage: StageRestart})
+	q.Confirmed(now, "a")
+	now = now.Add(MinInterval)
+	q.Tick(now)
+	add(t, q, now, seen("a", now), Admitted)
+	next(false, failed)
+
+	// A word that comes while another run is at work is about the one after it.
+	now = now.Add(BackoffMax)
+	q.Tick(now)
+	j := take(t, q, now, "a")
+	q.Begin(now, j)
+	q.Reprovision(now, "a")
+	finish(t, q, now, j, Result{Outcome: OutcomeSuccess, Stage: StageRestart})
+	q.Confirmed(now, "a")
+	next(true, failed)
+	q.Drop("a")
+	add(t, q, now, seen("a", now), Admitted)
+	next(false, failed)
+}

@@ -60,6 +60,7 @@ type memory struct {
 	success   time.Time
 	firstSeen time.Time
 	bootID    string
+	asked     bool // a person asked for a run, and none was confirmed since
 	history   []Past
 }
 
@@ -229,6 +230,7 @@ func (q *Queue) remember(now time.Time, s Sighting) *memory {
 	if s.BootID != "" {
 		m.bootID = s.BootID
 	}
+	m.asked = m.asked || s.Source == SourceOperator
 	return m
 }
 

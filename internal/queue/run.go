@@ -27,6 +27,7 @@ type Job struct {
 	FirstSeen  time.Time
 	LastError  string
 	BootID     string // of the sighting; may be empty
+	Asked      bool   // a person asked for it: it runs whether or not the machine says that it wants anything
 }
 
 // Result is how a run ended. Of the three kinds Permanent wins, and none of them means transient.
@@ -86,7 +87,7 @@ func (q *Queue) Take(now time.Time) (Job, bool) {
 		e.queued, e.running, e.held, e.begun = 0, it.gen, 0, false
 		q.busy[it.id] = it.gen
 		return Job{ID: it.id, Generation: it.gen, Added: e.added, Made: e.made, Source: e.source, Attempt: m.attempts + 1,
-			FirstSeen: m.firstSeen, LastError: m.lastError, BootID: e.bootID}, true
+			FirstSeen: m.firstSeen, LastError: m.lastError, BootID: e.bootID, Asked: m.asked}, true
 	}
 	return Job{}, false
 }
@@ -168,6 +169,9 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 		if !row.Hold {
 			m.state = row.Next
 		}
+		if !row.Confirms {
+			m.asked = e.askedAgain()
+		}
 	}
 	if row.Outcome == OutcomeDeferred && realError(r.Error) {
 		m.lastError = cut(r.Error) // the helper's own words
@@ -223,10 +227,14 @@ func (q *Queue) Confirmed(now time.Time, id string) bool {
 	m := q.memory[id]
 	m.state, m.success, m.stage, m.kind = StateConfirmed, now, StageConfirm, KindNone
 	m.failures, m.unconf, m.deferrals, m.attempts, m.firstSeen, m.lastError = 0, 0, 0, 0, time.Time{}, ""
+	m.asked = e.askedAgain()
 	q.counts[CountProvisioned]++
 	m.past(Past{At: now, Outcome: "provisioned", Stage: StageConfirm})
 	return true
 }
+
+// askedAgain reports whether a person asked for the run that still waits.
+func (e *entry) askedAgain() bool { return e.queued != 0 && e.source == SourceOperator }
 
 // AwaitsConfirm reports whether a machine is held and has not confirmed.
 func (q *Queue) AwaitsConfirm(id string) bool {
