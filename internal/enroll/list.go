@@ -156,14 +156,19 @@ func (l *List) Approve(now time.Time, id string, key identity.PublicKey) (RowID,
 // that a stranger who asks under a machine's id does not get that machine refused with it.
 func (l *List) Reject(now time.Time, id string, key *identity.PublicKey) ([]RowID, error) {
 	l.expire(now)
-	var match []*row
+	var match, approved []*row
 	for _, r := range l.sorted() {
 		switch {
 		case r.ID != id || key != nil && r.Key != *key:
+		case key == nil && r.Decision == RejectedByHand:
 		case key == nil && r.Decision != Waiting:
+			approved = append(approved, r)
 		default:
 			match = append(match, r)
 		}
+	}
+	if len(match) == 0 {
+		match = approved // so that the refusal says how to take it back
 	}
 	switch {
 	case len(match) == 0:

@@ -246,7 +246,10 @@ func TestApprove(t *testing.T) {
 	if _, err := d.l.Approve(d.now, "n-1", keyOf(1)); !errors.Is(err, ErrDecided) {
 		t.Fatal(err)
 	}
-	if _, err := d.l.Reject(d.now, "n-1", nil); !errors.Is(err, ErrNoRow) {
+	if _, err := d.l.Reject(d.now, "n-1", nil); !errors.Is(err, ErrDecided) {
+		t.Fatal(err)
+	}
+	if _, err := d.l.Reject(d.now, "n-9", nil); !errors.Is(err, ErrNoRow) {
 		t.Fatal(err)
 	}
 	if _, err := d.l.Reject(d.now, "n-1", ptr(keyOf(1))); !errors.Is(err, ErrDecided) {
