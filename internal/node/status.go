@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"pace-node/internal/control"
@@ -70,10 +71,7 @@ func (n *Node) Status(ctx context.Context, _ control.Peer, r wire.StatusRequest)
 	case "audit":
 		out := control.AuditList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.AuditEntry{}}
 		for _, e := range n.view.Load().Audit() {
-			what := e.Subject
-			if e.Detail != "" {
-				what += " " + e.Detail
-			}
+			what := strings.TrimSpace(e.Subject + " " + e.Detail)
 			out.Entries = append(out.Entries, control.AuditEntry{At: e.At, By: e.By, Did: e.What, What: what, Revision: e.Revision})
 		}
 		return encode(out)
@@ -92,7 +90,7 @@ func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
 	}
 	out.Mode = out.View.Mode
 	if b := n.serving.Load(); b != nil && b.cons != nil {
-		out.Endpoints.Raft = n.endpoint(n.raftPort)
+		out.Endpoints.Raft = cmp.Or(n.endpoint(b.raftPort), b.layer.Addr().String()) // open, also while there is no address to tell
 	}
 	pin := formation.Pin{Cluster: v.Cluster()}
 	for _, m := range v.Voters() {
