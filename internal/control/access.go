@@ -77,7 +77,7 @@ var gateText = []struct {
 }{
 	{wire.CodeNotMember, "%s is for members of the fleet, and this key is not in its roster", "approve the machine first: pace-node --enroll-list on the leader"},
 	{wire.CodeRevoked, "", "a revoked key is never admitted again: run pace-node --reset-identity on that machine"},
-	{wire.CodeRefusedByRule, "%s is not for %s", "run it on a voter, or on this machine over the administrators' socket"},
+	{wire.CodeRefusedByRule, "%s is not for %s", "run it on a voter of the fleet: pacectl fleet status names them"},
 	{wire.CodeRosterNotApplied, "%s is for the leader, and this node has not yet heard that this voter leads", "try again in a few seconds"},
 }
 

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"pace-node/internal/control"
@@ -231,7 +233,7 @@ func (n *Node) sayInterfaces() {
 	}
 	choices, used := n.port.Interfaces(), 0
 	n.choices = choices
-	var detail string
+	var passed []string
 	for _, c := range choices {
 		if c.Used {
 			used++
@@ -239,7 +241,9 @@ func (n *Node) sayInterfaces() {
 			continue
 		}
 		n.log.Info("interface passed over", "interface", c.Name, "address", c.Addr.String(), "why", c.Why)
-		detail += c.Name + ": " + c.Why + "; "
+		if why := c.Name + ": " + c.Why; !slices.Contains(passed, why) { // two addresses are often passed over for one reason
+			passed = append(passed, why)
+		}
 	}
-	n.board.Set(used == 0, "discovery-no-interface", "no interface can carry a beacon, which needs IPv4 and broadcast: "+detail)
+	n.board.Set(used == 0, "discovery-no-interface", "no interface can carry a beacon, which needs IPv4 and broadcast: "+strings.Join(passed, "; "))
 }

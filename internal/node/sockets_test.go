@@ -1,15 +1,21 @@
 package node
 
 import (
+	"context"
 	crand "crypto/rand"
 	mathrand "math/rand/v2"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"pace-node/internal/config"
+	"pace-node/internal/control"
+	"pace-node/internal/netio"
+	"pace-node/internal/netsim"
+	"pace-node/internal/wire"
 )
 
 // takenUDP is a UDP port of 127.255.255.255 and of 127.0.0.1 that somebody holds for himself.
@@ -71,4 +77,52 @@ func TestDiscoveryPortTaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatusWithoutAnAddress: what is open is shown as open, and one reason of two addresses is said once.
+func TestStatusWithoutAnAddress(t *testing.T) {
+	dir := t.TempDir()
+	netsim.Bubble(t, func(t *testing.T) {
+		s := newSim(t, 1, dir)
+		defer s.stop()
+		cfg := s.config(0)
+		cfg.Settings.AdminListen = ""
+		cfg.Network = &noAddress{simNet: cfg.Network.(*simNet)}
+		n, err := Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.nodes = append(s.nodes, n)
+		raw, err := n.nodeStatus(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := wire.DecodeDocument[control.NodeStatus](raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doc.Endpoints.Advertised != "" || !strings.HasSuffix(doc.Endpoints.Raft, ":6680") {
+			t.Errorf("endpoints %+v, want the consensus port as open and nothing advertised", doc.Endpoints)
+		}
+		c, ok := raised(n, "discovery-no-interface")
+		if want := "no interface can carry a beacon, which needs IPv4 and broadcast: lo: loopback; tun0: it is down"; !ok || c.Detail != want {
+			t.Errorf("%+v, want %q", c, want)
+		}
+	})
+}
+
+// noAddress is a machine whose interfaces cannot carry a beacon.
+type noAddress struct{ *simNet }
+
+func (m *noAddress) Address(netio.DatagramPort) (netip.Addr, bool) { return netip.Addr{}, false }
+
+func (m *noAddress) Datagrams(cfg netio.DatagramConfig) (netio.DatagramPort, error) {
+	port, err := m.simNet.Datagrams(cfg)
+	return &noInterface{port}, err
+}
+
+type noInterface struct{ netio.DatagramPort }
+
+func (noInterface) Interfaces() []netio.InterfaceChoice {
+	return []netio.InterfaceChoice{{Name: "lo", Why: "loopback"}, {Name: "lo", Why: "loopback"}, {Name: "tun0", Why: "it is down"}}
 }
