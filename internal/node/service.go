@@ -51,9 +51,12 @@ func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) erro
 		}
 	}
 	said(h.Ready())
-	said(h.Status(n.Mode().String() + " " + n.View().Cluster()))
 	watch, stopWatch := context.WithCancel(context.Background())
-	watched := make(chan struct{})
+	told, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(told)
+		tellStatus(watch, h.Status, func() string { return n.Mode().String() + " " + n.View().Cluster() }, said)
+	}()
 	go func() {
 		defer close(watched)
 		host.Watch(watch, h, func(ctx context.Context) error { return n.ask(ctx, func(time.Time) {}) }, said)
@@ -65,8 +68,29 @@ func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) erro
 	said(h.Stopping())
 	stopWatch()
 	<-watched
+	<-told
 	n.Stop()
 	return n.Err()
+}
+
+// statusEvery is how old the service manager's line may be: a person who reads it has just typed a command.
+const statusEvery = 2 * time.Second
+
+// tellStatus tells the service manager one line of what the node is, at once and whenever it has changed, until ctx ends.
+func tellStatus(ctx context.Context, tell func(string) error, what func() string, failed func(error)) {
+	ticker := time.NewTicker(statusEvery)
+	defer ticker.Stop()
+	for last := ""; ; {
+		if now := what(); now != last {
+			last = now
+			failed(tell(now))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // exitOf is the status of an error: a configuration that is refused is not tried again by a service manager.
