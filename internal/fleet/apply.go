@@ -341,7 +341,7 @@ func applySetRole(ch *change) *refusal {
 		return refuse("pacectl member show "+c.ID, "a %s does not become a %q", old.Role, clip(string(c.Role)))
 	}
 	if old.Role == RoleVoter && ch.next.CountRole(RoleVoter) == 1 {
-		return refuse("make another member a voter first", "%s is the only voter", c.ID)
+		return refuse(hintVoter, "%s is the only voter", c.ID)
 	}
 	m := old.Member
 	m.Role = c.Role

@@ -80,7 +80,7 @@ const (
 	hintReset  = "on that machine: pace-node --reset-identity; then it asks again under a new id"
 	hintKey    = "give <id>@<key> as the machine's --print-identity prints it"
 	hintList   = "pacectl member list"
-	hintVoter  = "make another member a voter first"
+	hintVoter  = "keep this machine on: this version makes no other member a voter"
 	hintWait   = "wait until it is gone: pacectl member list"
 	textRevoke = "the key named for %s is revoked and is never admitted again"
 	textOther  = "the key named for %s is another member's"
@@ -139,7 +139,7 @@ var MembershipRules = []MembershipRule{
 	{VerbLeave, SubjectLearner, KeyAny, DoRemove, "%s has left; its key is not revoked", ""},
 	{VerbLeave, SubjectPending, KeyAny, DoLeaveVotersFirst, "%s is taken out of consensus, then leaves", ""},
 	{VerbLeave, SubjectVoter, KeyAny, DoLeaveVotersFirst, "%s is taken out of consensus, then leaves", ""},
-	{VerbLeave, SubjectOnlyVoter, KeyAny, DoRefuse, "%s is the last voter of its fleet and can't leave it", hintVoter + ", or forget the others, or go alone: --force"},
+	{VerbLeave, SubjectOnlyVoter, KeyAny, DoRefuse, "%s is the last voter of its fleet and can't leave it", "forget the others first: pacectl member list"},
 	{VerbLeave, SubjectLeaving, KeyAny, DoRemove, "%s has left; its key is not revoked", ""},
 }
 
@@ -161,21 +161,30 @@ func (r *MembershipRule) say(id string) string { return strings.ReplaceAll(r.Tex
 func (r *MembershipRule) refusal(id string) *refusal { return &refusal{text: r.say(id), hint: r.Hint} }
 
 // reconcilerActions need somebody who brings raft's configuration to the wished roles, which this version does not have:
-// a wish that nobody carries out would be a promise not kept.
-var reconcilerActions = []MembershipAction{DoPromote, DoDemote, DoPreApproveSeat, DoLeaveVotersFirst}
+// a wish that nobody carries out would be a promise not kept. Each says what to do instead; %s is the id, %k the key.
+var reconcilerActions = []struct {
+	Do         MembershipAction
+	Text, Hint string
+}{
+	{DoPromote, "%s stays a learner: this version does not change who votes", "leave it as it is: a learner keeps the fleet's state, follows it and is provisioned; keep the machine on that founded the fleet, its only voter"},
+	{DoPreApproveSeat, "%s can't be awaited as a voter: this version does not change who votes", "pace-node --cluster-admit-learner=%s@%k lets it join as a learner"},
+	{DoDemote, "%s stays a voter: this version does not change who votes", "leave it as it is"},
+	{DoLeaveVotersFirst, "%s stays a voter: this version does not change who votes", "leave it as it is"},
+}
 
-const (
-	textNoReconciler = "this version does not change who votes: %s stays what it is"
-	hintNoReconciler = "the founding machine stays the fleet's voter; machines join as learners: --cluster-admit-learner=<id>@<key>"
-)
-
-func (a MembershipAction) needsReconciler() bool {
+// instead is the refusal of an action that needs a reconciler.
+func (a MembershipAction) instead(id string, key *identity.PublicKey) (text, hint string, refused bool) {
 	for _, r := range reconcilerActions {
-		if r == a {
-			return true
+		if r.Do != a {
+			continue
 		}
+		fill := []string{"%s", clip(id)}
+		if key != nil {
+			fill = append(fill, "%k", key.String())
+		}
+		return strings.NewReplacer(fill...).Replace(r.Text), strings.NewReplacer(fill...).Replace(r.Hint), true
 	}
-	return false
+	return "", "", false
 }
 
 // subject says what the roster holds under an id.
@@ -243,8 +252,8 @@ func (v *View) Decide(verb MembershipVerb, id string, key *identity.PublicKey, e
 		}
 	}
 	rule := lookupRule(verb, v.subject(id), v.keyRelation(id, key))
-	if rule.Do.needsReconciler() {
-		return Decision{Text: strings.ReplaceAll(textNoReconciler, "%s", id), Hint: hintNoReconciler}
+	if text, hint, refused := rule.Do.instead(id, key); refused {
+		return Decision{Text: text, Hint: hint}
 	}
 	d := Decision{Do: rule.Do, Text: rule.say(id), Hint: rule.Hint}
 	switch rule.Do {

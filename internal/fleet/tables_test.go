@@ -176,7 +176,11 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
-	d := s.View().Decide(VerbAdmit, "n-a", nil, "10.0.0.5:6680", by, 1)
+	d := s.View().Decide(VerbAdmit, "n-0009", k(9), "10.0.0.5:6680", by, 1)
+	if want := "pace-node --cluster-admit-learner=n-0009@" + k(9).String(); !strings.HasPrefix(d.Hint, want+" ") {
+		t.Fatalf("a seat is refused with %q, not with what works: %q", d.Hint, want)
+	}
+	d = s.View().Decide(VerbAdmit, "n-a", nil, "10.0.0.5:6680", by, 1)
 	if *d.Command.Endpoints != (wire.Endpoints{FC: "10.0.0.5:6674", Raft: "10.0.0.5:6680"}) {
 		t.Fatalf("moved to %+v", d.Command.Endpoints)
 	}
