@@ -209,7 +209,7 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 	switch r.Op {
 	case "set":
 		if err := fleet.CheckSetting(r.Name, r.Value); err != nil {
-			return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, err.Error(), "")
+			return wire.ClusterAnswer{}, err
 		}
 		res, err := n.propose(ctx, fleet.Set(r.Name, r.Value, by, at))
 		return wire.ClusterAnswer{Revision: res.Revision, Text: fmt.Sprintf("%s is %s from now on", r.Name, r.Value)}, err
