@@ -5,7 +5,6 @@ package crash
 import (
 	cryptorand "crypto/rand"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,5 +118,3 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	t.Logf("%d crashes at %d points", len(all), len(node.CrashPoints))
 	share(t, all)
 }
-
-var _ = rand.IntN

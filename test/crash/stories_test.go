@@ -62,13 +62,9 @@ var stories = []story{
 		"statedir.record.", "node.move.record.", "consensus.commit.", "consensus.log."}},
 }
 
-// fresh makes a machine that was never started, with the trial's point.
-func (l *lane) fresh(c trial, discovers bool, args ...string) (*victim, error) {
+// fresh makes a machine that was never started, with the trial's point. Its beacons go to a port, 0: it sends none.
+func (l *lane) fresh(c trial, beacons int, args ...string) (*victim, error) {
 	l.made++
-	beacons := 0
-	if discovers {
-		beacons = l.beacons
-	}
 	n, err := newMachine(fmt.Sprintf("m%03d", l.made), l.dir, beacons, args...)
 	if err != nil {
 		return nil, err
@@ -86,7 +82,7 @@ func (v *victim) gone(err *error) {
 }
 
 func firstStart(l *lane, c trial) (err error) {
-	v, err := l.fresh(c, false)
+	v, err := l.fresh(c, 0)
 	if err != nil {
 		return err
 	}
@@ -152,7 +148,8 @@ func (l *lane) tidy(err *error) {
 }
 
 func yields(l *lane, c trial) (err error) {
-	v, err := l.fresh(c, true)
+	// By beacons alone a machine that was proven a moment ago waits for the founder's next one.
+	v, err := l.fresh(c, l.beacons, "--fleet-seed="+l.founder.endpoint())
 	if err != nil {
 		return err
 	}
@@ -173,7 +170,7 @@ func yields(l *lane, c trial) (err error) {
 
 // retargets has a machine ask another one, which then yields itself to the founder.
 func retargets(l *lane, c trial) (err error) {
-	other, err := l.fresh(trial{}, false)
+	other, err := l.fresh(trial{}, 0)
 	if err != nil {
 		return err
 	}
@@ -185,7 +182,7 @@ func retargets(l *lane, c trial) (err error) {
 	if err := other.ready(); err != nil {
 		return err
 	}
-	v, err := l.fresh(c, false, "--fleet-seed="+other.endpoint())
+	v, err := l.fresh(c, 0, "--fleet-seed="+other.endpoint())
 	if err != nil {
 		return err
 	}
@@ -221,7 +218,7 @@ func retargets(l *lane, c trial) (err error) {
 }
 
 func rejected(l *lane, c trial) (err error) {
-	v, err := l.fresh(c, true)
+	v, err := l.fresh(c, l.beacons)
 	if err != nil {
 		return err
 	}
@@ -302,7 +299,7 @@ func (l *lane) level(v *victim) (bool, string) {
 func approved(l *lane, c trial) error { return l.admitted(c, nil) }
 
 func (l *lane) admitted(c trial, before func(v *victim) (archived []string, err error)) (err error) {
-	v, err := l.fresh(c, true)
+	v, err := l.fresh(c, l.beacons)
 	if err != nil {
 		return err
 	}
@@ -358,7 +355,7 @@ func prunes(l *lane, c trial) error {
 // shared gives the lane's learner, provisioned twice so that there is a previous configuration, and stopped.
 func (l *lane) shared(c trial) (v *victim, err error) {
 	if l.resident == nil {
-		v, err := l.fresh(trial{}, true)
+		v, err := l.fresh(trial{}, l.beacons)
 		if err != nil {
 			return nil, err
 		}
@@ -609,7 +606,7 @@ func damagedStaging(l *lane, c trial) (err error) {
 }
 
 func forgotten(l *lane, c trial) (err error) {
-	v, err := l.fresh(c, true)
+	v, err := l.fresh(c, l.beacons)
 	if err != nil {
 		return err
 	}
@@ -665,7 +662,7 @@ func raised(all []control.ConditionStatus, id string) bool {
 
 // founderRecords crashes a founder while it admits its first machine and becomes its fleet's voter.
 func founderRecords(l *lane, c trial) (err error) {
-	v, err := l.fresh(c, false)
+	v, err := l.fresh(c, 0)
 	if err != nil {
 		return err
 	}
@@ -679,7 +676,7 @@ func founderRecords(l *lane, c trial) (err error) {
 	if err := v.examine(); err != nil {
 		return err
 	}
-	joiner, err := l.fresh(trial{}, false, "--fleet-seed="+v.endpoint())
+	joiner, err := l.fresh(trial{}, 0, "--fleet-seed="+v.endpoint())
 	if err != nil {
 		return err
 	}

@@ -67,16 +67,21 @@ func (v *victim) open() error {
 	return os.WriteFile(v.gate, nil, 0o600)
 }
 
-// arm chooses the moment of the next kill: soon, as a move takes some milliseconds, or in the quiet after it.
+// arm chooses the moment of the next kill: within a move, which takes some milliseconds, or in the quiet after it.
 func (v *victim) arm() {
 	if v.rng == nil {
 		return
 	}
-	d := time.Duration(v.rng.Int64N(int64(200 * time.Millisecond)))
+	d := v.rng.Int64N(int64(80 * time.Millisecond))
 	if v.rng.IntN(2) == 0 {
-		d = time.Duration(v.rng.Int64N(int64(2 * time.Second)))
+		d = v.rng.Int64N(int64(800 * time.Millisecond))
 	}
-	v.next = time.Now().Add(d)
+	v.next = time.Now().Add(time.Duration(d))
+}
+
+// soon brings the next kill forward, into a move that is about to begin.
+func (v *victim) soon() {
+	v.next = time.Now().Add(time.Duration(v.rng.Int64N(int64(30 * time.Millisecond))))
 }
 
 // look examines and revives a process that has ended. crashed tells that it had.
