@@ -51,8 +51,8 @@ lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tid
 	for os in linux windows darwin; do GOOS=$$os $(STATICCHECK) ./...; done
 	$(STATICCHECK) -tags e2e ./test/...
 
-e2e: build/pace-node ## whole nodes as processes in network namespaces of their own (needs root; skipped by name without)
-	$(RUN) test -tags e2e -parallel 6 -timeout 25m ./test/e2e/...
+e2e: build/pace-node ## whole nodes as processes: in network namespaces (needs root; skipped by name without), and crashing at every point over loopback
+	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...
 
 demo: build/pace-node ## four nodes on this machine find one another, join and are provisioned; runs until Ctrl-C
 	go run ./test/demo -binary build/pace-node
