@@ -116,6 +116,11 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 
 const onLine = "the command line"
 
+// dryRun is taken where it says what is so anyway, and nowhere else: another word would do what it was asked not to.
+const dryRun = "dry-run"
+
+var dryRunOf = []string{"queue", "run-helper"}
+
 // rawFlag collects an option's texts as they were typed; judging them is the same for every origin.
 type rawFlag struct {
 	values *[]string
@@ -151,6 +156,9 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 			register(v.Name, v.Short, v.Metavar != "")
 		}
 	}
+	if tool {
+		register(dryRun, "", false)
+	}
 	parseErr := set.Parse(args)
 	call, verbErr := chosenVerb(typed)
 	if call.Name == "" && slices.Contains(beforeDashes(args), "--check-arguments") {
@@ -165,6 +173,9 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 	if tool && call.Name == "" {
 		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); slices.Equal(call.Words, []string{"help"}) {
 			call = VerbCall{Name: "help"} // a person's first try
+		}
+		if len(*typed[dryRun]) > 0 && (len(call.Words) < 2 || !slices.Equal(call.Words[:2], dryRunOf)) {
+			return nil, call, &UsageError{"--" + dryRun + " belongs to pacectl " + strings.Join(dryRunOf, " ") + ", which configures nothing", "leave it out"}
 		}
 	} else if set.NArg() > 0 {
 		return nil, call, &UsageError{fmt.Sprintf("%s is not a flag", clip(set.Arg(0))),
@@ -263,6 +274,9 @@ func flagError(err error, tool bool) error {
 			if v := &Verbs[i]; !tool || v.Tool() {
 				names = append(names, v.Name)
 			}
+		}
+		if tool {
+			names = append(names, dryRun)
 		}
 		name := unknown.GetSpecifiedName()
 		dashes := "--"

@@ -237,8 +237,24 @@ func TestToolWords(t *testing.T) {
 	if _, _, err := (sources{tool: true, args: []string{"--listen=:1"}}).parse(); !errors.As(err, &usage) {
 		t.Errorf("pacectl --listen: %v, want a usage error", err)
 	}
-	if _, call, err := (sources{tool: true, args: []string{"--help"}}).parse(); err != nil || call.Name != "help" {
-		t.Errorf("pacectl --help: %v %v", call, err)
+	for _, arg := range []string{"--help", "-h", "help"} {
+		if _, call, err := (sources{tool: true, args: []string{arg}}).parse(); err != nil || call.Name != "help" {
+			t.Errorf("pacectl %s: %v %v", arg, call, err)
+		}
+	}
+}
+
+// TestDryRun: it is taken where nothing is changed anyway, and never passed over where something would be.
+func TestDryRun(t *testing.T) {
+	_, call, err := sources{tool: true, args: []string{"queue", "run-helper", "web1", "--dry-run"}}.parse()
+	if d := cmp.Diff(VerbCall{Name: "pacectl", Words: []string{"queue", "run-helper", "web1"}}, call); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
+	}
+	for _, words := range [][]string{{"queue", "pause", "--dry-run"}, {"--dry-run", "queue", "drop", "web1"}, {"member", "forget", "web1", "--dry-run"}, {"--dry-run"}} {
+		var usage *UsageError
+		if _, call, err := (sources{tool: true, args: words}).parse(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "queue run-helper") {
+			t.Errorf("%q: %v %v, want a usage error that says where it belongs", words, call, err)
+		}
 	}
 }
 

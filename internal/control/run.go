@@ -81,7 +81,7 @@ var verbs = []verb{
 	{"", "queue reprovision", false, "MACHINE", 1, 1, "provision a machine anew", queueVerb("reprovision")},
 	{"", "queue pause", false, "[REASON]", 0, -1, "start no further run", queueVerb("pause")},
 	{"", "queue resume", false, "", 0, 0, "go on", queueVerb("resume")},
-	{"", "queue run-helper", false, "MACHINE", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
+	{"", "queue run-helper", false, "MACHINE [--dry-run]", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
 }
 
