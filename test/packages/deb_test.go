@@ -1,0 +1,206 @@
+//go:build linux && packages
+
+package packages
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// installTime is the goal for a package without a network: unpacked, configured, serving.
+const installTime = 20 * time.Second
+
+// startTime is how long systemd may wait for READY=1.
+const startTime = 2 * time.Second
+
+// TestInstallWithoutANetwork: no install waits for a network, a name server or another machine.
+func TestInstallWithoutANetwork(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	l.script(commandTime, "cut", "1")
+	l.run(1, "ip addr flush dev eth0; ip link set eth0 down; echo nameserver 10.79.0.250 >/etc/resolv.conf")
+	began := time.Now()
+	l.install(1, newVersion)
+	if took := time.Since(began); took > installTime {
+		t.Errorf("the install took %s", took)
+	} else {
+		t.Logf("installed in %s", took.Round(time.Millisecond))
+	}
+	l.same("right after the install", l.run(1, "systemctl is-active pace-node; systemctl is-enabled pace-node"), "active\nenabled")
+	ready := l.run(1, "systemctl show pace-node -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value")
+	times := strings.Fields(ready)
+	a, _ := strconv.Atoi(times[0])
+	b, _ := strconv.Atoi(times[1])
+	took := max(a-b, b-a)
+	t.Logf("ready after %d ms", took/1000)
+	if time.Duration(took)*time.Microsecond > startTime {
+		t.Errorf("ready after %d µs", took)
+	}
+
+	identity := l.run(1, "pace-node --print-identity")
+	n := l.node(1)
+	if !strings.HasPrefix(identity, "node-id "+n.NodeID+"\npublic-key "+n.Key+"\n") {
+		t.Errorf("printed %q, and the service is %s with %s", identity, n.NodeID, n.Key)
+	}
+	l.same("state", l.run(1, "stat -c '%a %U %G' /var/lib/pace-node /var/lib/pace-node/node-key"), "700 pace-node pace-node\n600 pace-node pace-node")
+	l.same("socket", l.run(1, "stat -c '%a %U %G' /run/pace-node/admin.sock"), "660 pace-node pace-admin")
+	if said := l.run(1, "useradd op; usermod -aG pace-admin op; su -s /bin/sh op -c 'pacectl node --json'"); !strings.Contains(said, n.NodeID) {
+		t.Errorf("a member of pace-admin hears %q", said)
+	}
+	if said := l.try(1, "useradd other; su -s /bin/sh other -c 'pacectl node'"); !strings.Contains(said, "pace-admin") || strings.Contains(said, n.NodeID) {
+		t.Errorf("somebody else hears %q", said)
+	}
+	if said := l.try(1, "su -s /bin/sh other -c 'pace-node --print-identity'"); !strings.Contains(said, "sudo") {
+		t.Errorf("an ordinary user's identity beside the service's: %q", said)
+	}
+	l.run(1, "systemd-analyze security --no-pager --threshold=15 pace-node.service >/dev/null")
+	caps := l.run(1, "sed -n 's/^\\(CapEff\\|NoNewPrivs\\|Seccomp\\):\\t//p' /proc/$(systemctl show -p MainPID --value pace-node)/status | tr '\\n' ' '")
+	l.same("capabilities, NoNewPrivs, seccomp", caps, "0000000000000000 1 2")
+	l.same("surfaces", l.run(1, "ss -Hltu 2>/dev/null | awk '{n=split($5,a,\":\"); print $1, a[n]}' | sort -u | tr '\\n' ','"), "tcp 6674,tcp 6680,tcp 6690,udp 6681,udp 6682,")
+
+	// The cable comes, later than the service.
+	l.run(1, "ip link set eth0 up; ip addr add 10.79.0.1/24 brd + dev eth0")
+	l.script(commandTime, "join", "1")
+	l.until(1, 30*time.Second, "pacectl node --json | grep -q 'advertised\":\"10.79.0.1:6674'")
+}
+
+func TestCrashWatchdogAndRefusedSettings(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	l.install(1, newVersion)
+	before := l.node(1)
+	for i, signal := range []string{"SEGV", "KILL", "ABRT"} {
+		l.run(1, "systemctl kill --kill-who=main -s "+signal+" pace-node")
+		l.until(1, 15*time.Second, "test $(systemctl show -p NRestarts --value pace-node) = "+strconv.Itoa(i+1)+" && systemctl -q is-active pace-node")
+	}
+	if after := l.node(1); after != before {
+		t.Errorf("after three crashes %+v, before %+v", after, before)
+	}
+
+	l.run(1, "systemctl kill --kill-who=main -s STOP pace-node")
+	l.until(1, 60*time.Second, "test $(systemctl show -p NRestarts --value pace-node) = 4 && systemctl -q is-active pace-node")
+	if said := l.run(1, "journalctl --no-pager -u pace-node"); !strings.Contains(said, "Watchdog timeout") {
+		t.Error("a program that hung was not ended by the watchdog")
+	}
+
+	// Status 78: what is refused once is refused again, so it is not tried again, and the log names file, line and key.
+	l.run(1, "echo PACE_LISTEN=1 >>/etc/default/pace-node; systemctl restart pace-node || true")
+	time.Sleep(5 * time.Second) // longer than RestartSec=: nothing is to happen
+	l.same("a refused setting", l.try(1, "systemctl show -p ActiveState -p NRestarts --value pace-node | sort | tr '\\n' ' '"), "0 failed")
+	if said := l.run(1, "journalctl --no-pager -n 20 -u pace-node"); !strings.Contains(said, "/etc/default/pace-node line") || !strings.Contains(said, "PACE_LISTEN") {
+		t.Errorf("the log does not name the setting:\n%s", said)
+	}
+	l.run(1, "sed -i /PACE_LISTEN/d /etc/default/pace-node; systemctl restart pace-node")
+
+	// What the file of settings says holds for a shell's pacectl too, and a drop-in wins over it.
+	l.run(1, "echo PACE_NAME=from-file >>/etc/default/pace-node; systemctl restart pace-node; pacectl node --json | grep -q '\"name\":\"from-file\"'")
+	l.run(1, "mkdir -p /etc/systemd/system/pace-node.service.d; printf '[Service]\\nEnvironment=PACE_NAME=from-drop-in\\n' >/etc/systemd/system/pace-node.service.d/x.conf; "+
+		"systemctl daemon-reload; systemctl restart pace-node; pacectl node --json | grep -q '\"name\":\"from-drop-in\"'")
+	l.run(1, "echo 'name: from-yaml' >>/etc/pace-node/pace-node.yaml; rm -r /etc/systemd/system/pace-node.service.d; sed -i /PACE_NAME/d /etc/default/pace-node; "+
+		"systemctl daemon-reload; systemctl restart pace-node; pacectl node --json | grep -q '\"name\":\"from-yaml\"'")
+}
+
+func TestDisabledMaskedStopped(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	state := "systemctl is-enabled pace-node; systemctl is-active pace-node"
+
+	l.install(1, oldVersion)
+	l.run(1, "systemctl disable --now pace-node")
+	l.install(1, newVersion)
+	l.same("disabled, then upgraded", l.try(1, state), "disabled\ninactive")
+	l.run(1, "systemctl start pace-node")
+	l.install(1, newVersion)
+	l.same("disabled and running, then installed again", l.try(1, state), "disabled\nactive")
+
+	l.run(1, "systemctl enable pace-node; systemctl stop pace-node")
+	l.install(1, oldVersion)
+	l.same("stopped, then downgraded", l.try(1, state), "enabled\ninactive")
+
+	l.run(1, "systemctl mask pace-node")
+	l.install(1, newVersion)
+	l.same("masked, then upgraded", l.try(1, state), "masked\ninactive")
+	l.run(1, "systemctl unmask pace-node; systemctl start pace-node")
+	l.same("unmasked", l.try(1, state), "enabled\nactive")
+
+	l.run(1, "dpkg -P pace-node; systemctl mask pace-node")
+	l.install(1, newVersion)
+	l.same("masked before the first install", l.try(1, state), "masked\ninactive")
+	l.run(1, "systemctl unmask pace-node; dpkg -P pace-node")
+
+	l.run(1, "printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d")
+	l.install(1, newVersion)
+	l.same("policy-rc.d says no", l.try(1, state), "enabled\ninactive")
+	l.run(1, "test ! -e /var/lib/pace-node/node-key; rm /usr/sbin/policy-rc.d")
+}
+
+// TestImageBuild installs where systemd does not run, as an image builder does in a chroot: no key is made, and the first
+// boot starts the service.
+func TestImageBuild(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	l.run(1, "unshare -m sh -c 'mount -t tmpfs none /run && PACE_FLEET_SEED=fleet.example DEBIAN_FRONTEND=noninteractive dpkg -i /root/"+newVersion+".deb'")
+	l.same("in the image", l.run(1, "ls -d /var/lib/pace-node 2>/dev/null; systemctl is-enabled pace-node; id -nG pace-node; grep ^PACE_FLEET_SEED /etc/default/pace-node"),
+		"enabled\npace-node pace-admin\nPACE_FLEET_SEED=\"fleet.example\"")
+	l.script(bootTime, "off", "1")
+	l.script(bootTime, "boot", "1")
+	l.until(1, 10*time.Second, "systemctl -q is-active pace-node && test -s /var/lib/pace-node/node-key")
+}
+
+func TestRemoveAndPurge(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	l.install(1, newVersion)
+	before := l.node(1)
+	l.run(1, "echo '# mine' >>/etc/default/pace-node; dpkg -r pace-node")
+	l.same("after remove", l.try(1, "systemctl is-active pace-node; pidof pace-node; ls /var/lib/pace-node/node-key /etc/pace-node/pace-node.yaml; tail -n 1 /etc/default/pace-node"),
+		"inactive\n/var/lib/pace-node/node-key\n/etc/pace-node/pace-node.yaml\n# mine")
+	l.install(1, newVersion)
+	if after := l.node(1); after != before {
+		t.Errorf("removed and installed again: %+v, before %+v", after, before)
+	}
+	l.same("installed again", l.try(1, "systemctl is-enabled pace-node; systemctl is-active pace-node; tail -n 1 /etc/default/pace-node"), "enabled\nactive\n# mine")
+
+	// Files of somebody else beside ours stay.
+	l.run(1, "mkdir -p /var/lib/pace-node-other /etc/pace-node; touch /var/lib/pace-node-other/x /etc/pace-node/mine.yaml")
+	if said := l.run(1, "dpkg -P pace-node 2>&1"); !strings.Contains(said, "Its fleet still lists it") {
+		t.Errorf("purge said %q", said)
+	}
+	l.same("after purge", l.try(1, "find / -xdev -name '*pace-node*' -not -path '/proc/*' -not -path '/root/*' -not -path '/var/log/*' | sort"),
+		"/etc/pace-node\n/var/lib/pace-node-other")
+	l.run(1, "rm -r /etc/pace-node /var/lib/pace-node-other; systemctl daemon-reload; test -z \"$(systemctl list-unit-files --no-legend 'pace-node*')\"")
+
+	l.install(1, newVersion)
+	l.run(1, "systemctl stop pace-node; mv /var/lib/pace-node /srv/kept; ln -s /srv/kept /var/lib/pace-node; dpkg -P pace-node 2>&1 | grep 'is a link'")
+	l.run(1, "test -s /srv/kept/node-key; rm /var/lib/pace-node")
+
+	l.install(1, newVersion)
+	l.run(1, "systemctl stop pace-node; rm -r /var/lib/pace-node; mkdir /var/lib/pace-node; mount --bind /srv/kept /var/lib/pace-node; dpkg -P pace-node 2>&1 | grep mounted; test -s /srv/kept/node-key")
+}
+
+func TestSeedAtInstall(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	said := l.try(1, "DEBIAN_FRONTEND=noninteractive PACE_FLEET_SEED='one:99999' dpkg -i /root/"+newVersion+".deb; echo status $?")
+	if !strings.Contains(said, "PACE_FLEET_SEED is refused") || !strings.Contains(said, "status 1") || strings.Contains(l.run(1, "cat /etc/default/pace-node"), "one:") {
+		t.Errorf("a seed that is none: %s", said)
+	}
+	l.same("after a refused seed", l.try(1, "systemctl is-active pace-node; ls /var/lib/pace-node 2>&1 | tail -n 1"), "inactive\nls: cannot access '/var/lib/pace-node': No such file or directory")
+	l.run(1, "DEBIAN_FRONTEND=noninteractive PACE_FLEET_SEED='10.79.0.77 [fd00::1]:6674' dpkg --configure -a")
+	seeds := func() string {
+		return l.run(1, "pacectl node | sed -n 's/^seed *//p' | sort | tr '\\n' ','")
+	}
+	l.same("seeds", seeds(), "10.79.0.77:6674 fleet-seed,[fd00::1]:6674 fleet-seed,")
+	l.run(1, "DEBIAN_FRONTEND=noninteractive PACE_FLEET_SEED=10.79.0.88 dpkg -i /root/"+newVersion+".deb")
+	l.same("another one stated over a held one", seeds(), "10.79.0.77:6674 fleet-seed,[fd00::1]:6674 fleet-seed,")
+	l.run(1, "dpkg -P pace-node")
+
+	l.run(1, "echo 'pace-node pace-node/fleet-seed string 10.79.0.66' | debconf-set-selections")
+	l.install(1, newVersion)
+	l.same("preseeded", seeds(), "10.79.0.66:6674 fleet-seed,")
+	l.run(1, "sed -i s/10.79.0.66/10.79.0.55/ /etc/default/pace-node; DEBIAN_FRONTEND=noninteractive dpkg-reconfigure pace-node; systemctl restart pace-node")
+	l.same("reconfigured after an edit", seeds(), "10.79.0.55:6674 fleet-seed,")
+	l.run(1, "dpkg -P pace-node; test -z \"$(debconf-show pace-node)\"")
+}

@@ -1,0 +1,163 @@
+//go:build linux && packages
+
+package packages
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// identity is what a host's machine is admitted by.
+func (l *lab) identity(host int) (id, key string) {
+	l.t.Helper()
+	for line := range strings.Lines(l.run(host, "pace-node --print-identity")) {
+		if v, ok := strings.CutPrefix(line, "node-id "); ok {
+			id = strings.TrimSpace(v)
+		}
+		if v, ok := strings.CutPrefix(line, "public-key "); ok {
+			key = strings.TrimSpace(v)
+		}
+	}
+	return id, key
+}
+
+// join has the first host's fleet admit another, by the key that the other prints.
+func (l *lab) join(host int) {
+	l.t.Helper()
+	id, key := l.identity(host)
+	l.until(1, 60*time.Second, "pacectl enroll list --json | grep -q "+id)
+	l.run(1, "pace-node --enroll-approve="+id+"@"+key)
+	l.until(host, 30*time.Second, "pacectl node --json | grep -q '\"mode\":\"learner\"'")
+}
+
+// TestThreeHostsFormAFleet, and keep it through an upgrade of each, crashes, a pulled cable and a power cut.
+func TestThreeHostsFormAFleet(t *testing.T) {
+	l := boot(t, 3)
+	l.push("deb", 1, 2, 3)
+	l.install(1, oldVersion)
+	l.until(1, 20*time.Second, "pacectl node --json | grep -q '\"mode\":\"solitary\"'")
+	time.Sleep(1100 * time.Millisecond) // founding times count whole seconds: the first host is to be the oldest
+	l.install(2, oldVersion)
+	l.install(3, oldVersion)
+	l.join(2)
+	l.join(3)
+	fleet, _, _ := strings.Cut(l.node(1).FleetID, "@")
+	for host := 1; host <= 3; host++ {
+		l.until(host, 20*time.Second, "pacectl member list --json | grep -o '\"id\"' | wc -l | grep -qx 3")
+		if got, _, _ := strings.Cut(l.node(host).FleetID, "@"); got != fleet {
+			t.Fatalf("host %d is in fleet %s, and the first in %s", host, got, fleet)
+		}
+	}
+	l.until(3, 10*time.Second, "systemctl show -p StatusText --value pace-node | grep -q 'learner "+fleet+"'")
+
+	// Three voters, so that an upgrade of one keeps a leader.
+	for host := 2; host <= 3; host++ {
+		id, key := l.identity(host)
+		l.run(1, fmt.Sprintf("pace-node --cluster-admit=%s=10.79.0.%d:6680@%s", id, host, key))
+		l.until(host, 30*time.Second, "pacectl node --json | grep -q '\"mode\":\"voter\"'")
+	}
+	before := map[int]node{}
+	for host := 1; host <= 3; host++ {
+		before[host] = l.node(host)
+		l.run(host, "echo '# edited on host "+fmt.Sprint(host)+"' >>/etc/default/pace-node; echo 'label: [host=h"+fmt.Sprint(host)+"]' >>/etc/pace-node/pace-node.yaml")
+	}
+	leads := "pacectl fleet status --json | grep -q '\"leader\":\"[0-9a-f]'"
+	for host := 1; host <= 3; host++ {
+		l.install(host, newVersion)
+		l.same("upgraded", l.run(host, "systemctl is-active pace-node; tail -n 1 /etc/default/pace-node; tail -n 1 /etc/pace-node/pace-node.yaml"),
+			fmt.Sprintf("active\n# edited on host %d\nlabel: [host=h%d]", host, host))
+		for asked := 1; asked <= 3; asked++ {
+			l.until(asked, 30*time.Second, leads)
+		}
+		after, want := l.node(host), before[host]
+		want.Version = newVersion
+		after.Mode, want.Mode = "", "" // a voter that leads is one that does not, a moment later
+		if cut(after.FleetID) != cut(want.FleetID) || after.NodeID != want.NodeID || after.Key != want.Key || after.Version != want.Version {
+			t.Errorf("host %d after the upgrade: %+v, before %+v", host, after, want)
+		}
+	}
+	l.until(1, 30*time.Second, "pacectl member list --json | grep -o '\"version\":\""+newVersion+"\"' | wc -l | grep -qx 3")
+
+	l.run(2, "systemctl kill --kill-who=main -s SEGV pace-node")
+	l.until(2, 30*time.Second, "systemctl -q is-active pace-node && "+leads)
+
+	l.script(commandTime, "cut", "3")
+	l.until(1, 30*time.Second, leads)
+	l.script(commandTime, "join", "3")
+	l.until(3, 60*time.Second, leads)
+
+	l.script(bootTime, "crash", "3")
+	l.script(bootTime, "boot", "3")
+	l.until(3, 60*time.Second, "systemctl -q is-active pace-node && "+leads)
+	if after := l.node(3); after.NodeID != before[3].NodeID || cut(after.FleetID) != fleet {
+		t.Errorf("after a power cut %+v, before %+v", after, before[3])
+	}
+	for host := 1; host <= 3; host++ { // the whole site, as after a blackout
+		l.script(bootTime, "crash", fmt.Sprint(host))
+	}
+	for host := 1; host <= 3; host++ {
+		l.script(bootTime, "boot", fmt.Sprint(host))
+	}
+	for host := 1; host <= 3; host++ {
+		l.until(host, 60*time.Second, leads)
+	}
+}
+
+func cut(fleet string) string {
+	id, _, _ := strings.Cut(fleet, "@")
+	return id
+}
+
+// TestFirewalls: each is switched on with its default, which drops what comes; then our file is accepted, and machines
+// find one another through it.
+func TestFirewalls(t *testing.T) {
+	l := boot(t, 2)
+	l.push("deb", 1, 2)
+	l.install(1, newVersion)
+	open := "timeout 3 bash -c 'echo >/dev/tcp/10.79.0.1/6674'"
+	l.until(2, 10*time.Second, open)
+	closed := func(what string) {
+		t.Helper()
+		if _, err := l.start(commandTime, "run", "2", "sh", "-c", open); err == nil {
+			t.Errorf("%s lets everything in, so nothing is proved", what)
+		}
+	}
+
+	l.run(1, "systemctl unmask firewalld && systemctl start firewalld && firewall-cmd --set-default-zone=public")
+	closed("firewalld")
+	if said := l.run(1, "firewall-offline-cmd --check-config 2>&1; firewall-cmd --info-service=pace-node"); !strings.Contains(said, "6674/tcp 6680/tcp 6681/udp 6682/udp") {
+		t.Errorf("firewalld reads %q", said)
+	}
+	l.run(1, "firewall-cmd --permanent --add-service=pace-node && firewall-cmd --reload")
+	l.until(2, 10*time.Second, open)
+	l.install(2, newVersion)
+	id, _ := l.identity(2)
+	other, _ := l.identity(1)
+	l.until(1, 60*time.Second, "pacectl enroll list --json | grep -q "+id+" || pacectl node --json | grep -q '\"mode\":\"pending\"'")
+	l.run(2, "systemctl stop pace-node")
+	l.run(1, "systemctl stop firewalld")
+
+	l.run(1, "ufw app info pace-node && ufw --force enable")
+	closed("ufw")
+	l.run(1, "ufw allow from 10.79.0.0/24 to any app pace-node")
+	l.until(2, 10*time.Second, open)
+	l.run(2, "systemctl start pace-node")
+	l.until(2, 60*time.Second, "pacectl enroll list --json | grep -q "+other+" || pacectl node --json | grep -q '\"mode\":\"pending\"'")
+	l.run(1, "ufw --force disable; nft flush ruleset")
+
+	// nft looks for control groups in /sys/fs/cgroup, which is the older hierarchy in these systems.
+	for _, include := range []string{"pace-node.nft", "pace-node-ports.nft"} {
+		rules := "table inet t {\n chain c {\n  type filter hook input priority filter; policy drop;\n  ct state established,related accept\n"
+		load := "cat >/tmp/r.nft && unshare -m sh -c 'mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup 2>/dev/null; nft -f /tmp/r.nft'"
+		l.run(1, "printf '"+strings.ReplaceAll(rules, "\n", "\\n")+" }\\n}\\n' | ( "+load+" )")
+		closed("nftables without " + include)
+		l.run(1, "nft flush ruleset; printf '"+strings.ReplaceAll(rules, "\n", "\\n")+"  include \"/usr/share/pace-node/"+include+"\"\\n }\\n}\\n' | ( "+load+" )")
+		l.until(2, 10*time.Second, open)
+		if out, err := l.start(commandTime, "run", "2", "ping", "-c1", "-W1", "10.79.0.1"); err == nil {
+			t.Errorf("%s lets more in than pace-node: %s", include, out)
+		}
+		l.run(1, "nft flush ruleset")
+	}
+}
