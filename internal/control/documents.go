@@ -257,6 +257,7 @@ type PeersStatus struct {
 // ConditionList is the answer of Status "conditions".
 type ConditionList struct {
 	V          int               `json:"v"`
+	View       View              `json:"view"`
 	Conditions []ConditionStatus `json:"conditions"`
 }
 

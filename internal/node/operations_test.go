@@ -236,3 +236,24 @@ func TestMoveRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestEveryStatusSaysItsRevision: what a person reads says of which state it is.
+func TestEveryStatusSaysItsRevision(t *testing.T) {
+	dir := t.TempDir()
+	netsim.Bubble(t, func(t *testing.T) {
+		s := newSim(t, 5, dir)
+		defer s.stop()
+		n := s.start(0)
+		s.nodes = append(s.nodes, n)
+		for _, what := range []string{"node", "cluster", "conditions", "audit"} {
+			raw, err := n.Status(context.Background(), local, wire.StatusRequest{What: what})
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc, err := wire.DecodeDocument[struct{ View control.View }](raw)
+			if err != nil || doc.View.Revision != n.View().Revision() || doc.View.Revision == 0 {
+				t.Errorf("%s: revision %d (%v), want %d", what, doc.View.Revision, err, n.View().Revision())
+			}
+		}
+	})
+}

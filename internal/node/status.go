@@ -67,7 +67,7 @@ func (n *Node) Status(ctx context.Context, _ control.Peer, r wire.StatusRequest)
 	case "cluster":
 		return n.clusterStatus(ctx)
 	case "conditions":
-		return encode(control.ConditionList{V: control.DocumentVersion, Conditions: n.board.List()})
+		return encode(control.ConditionList{V: control.DocumentVersion, View: n.pictured(), Conditions: n.board.List()})
 	case "audit":
 		out := control.AuditList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.AuditEntry{}}
 		for _, e := range n.view.Load().Audit() {

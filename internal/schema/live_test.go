@@ -264,7 +264,7 @@ func TestRequests(t *testing.T) {
 		{"work-restart-answer", wire.RestartAnswer{Digest: hex + hex, Component: "server", BootID: hex}},
 		{"work-shutdown-body", wire.ShutdownBody{Msg: "go"}},
 		{"health", control.Health{V: 1, Status: "ok", Mode: "voter"}},
-		{"condition-list", control.ConditionList{V: 1, Conditions: []control.ConditionStatus{{ID: "clock-skewed", Severity: "warning"}}}},
+		{"condition-list", control.ConditionList{V: 1, View: control.View{Mode: "voter"}, Conditions: []control.ConditionStatus{{ID: "clock-skewed", Severity: "warning"}}}},
 	} {
 		b, err := json.Marshal(c.value)
 		if err != nil {
