@@ -245,6 +245,7 @@ func TestEveryStatusSaysItsRevision(t *testing.T) {
 		defer s.stop()
 		n := s.start(0)
 		s.nodes = append(s.nodes, n)
+		time.Sleep(5 * time.Second) // its first entries are applied
 		for _, what := range []string{"node", "cluster", "conditions", "audit"} {
 			raw, err := n.Status(context.Background(), local, wire.StatusRequest{What: what})
 			if err != nil {
