@@ -130,6 +130,9 @@ func (n *Node) due(now time.Time) {
 	if t := n.list.Next(now); !t.IsZero() && !t.After(now) {
 		n.tickList(now)
 	}
+	if t := n.relistAt; !t.IsZero() && !t.After(now) {
+		n.readdress(now)
+	}
 }
 
 // next is when due has something to do; never more than a beat away, so that a clock that jumps costs at most that.
@@ -139,7 +142,15 @@ func (n *Node) next(now time.Time) time.Time {
 		next = sooner(next, n.exchange.Next(now))
 	}
 	next = sooner(next, n.form.Next(now))
+	next = sooner(next, n.relistAt)
 	return sooner(next, n.list.Next(now))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func sooner(a, b time.Time) time.Time {

@@ -19,3 +19,9 @@ type Network interface {
 	// Address is the address that this machine is to be dialled at now, or false where it has none.
 	Address(port netio.DatagramPort) (netip.Addr, bool)
 }
+
+// LinkWatcher is a Network that is told of changes.
+type LinkWatcher interface {
+	// WatchLinks calls changed whenever a link, an address or a route changed, until ctx ends, and then returns nil.
+	WatchLinks(ctx context.Context, changed func()) error
+}

@@ -33,6 +33,11 @@ import (
 const (
 	// relistPeriod is how often the interfaces are listed again.
 	relistPeriod = 30 * time.Second
+	// linkSettle is how long after a change that the system told of they are listed: a link, its address and its route come
+	// one after the other.
+	linkSettle = 250 * time.Millisecond
+	// linkPause is the least time between two such lists, on a host whose containers come and go.
+	linkPause = 2 * time.Second
 	// stopPatience bounds a clean stop: cycles end at a stage's boundary before it.
 	stopPatience = 15 * time.Second
 	// seenFor is how long a condition stands after its cause was last seen.
@@ -120,6 +125,7 @@ type Node struct {
 	looked      *fleet.View // that viewChanged saw last
 	seedSaid    map[string]string
 	relisted    time.Time
+	relistAt    time.Time // the system told of a change; zero: it did not
 	address     netip.Addr
 	choices     []netio.InterfaceChoice // of discovery, as last listed
 	versionSeen time.Time

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"pace-node/internal/control"
@@ -36,6 +37,21 @@ func (n *Node) serve() {
 			n.fail(fmt.Errorf("the 0xFC endpoint stopped: %w", err))
 		}
 	})
+	if w, ok := n.cfg.Network.(LinkWatcher); ok {
+		var told atomic.Bool // a burst is one change
+		n.serving0.Go(func() {
+			if err := w.WatchLinks(n.ctx, func() {
+				if told.CompareAndSwap(false, true) {
+					n.post(func(now time.Time) {
+						told.Store(false)
+						n.linksChanged(now)
+					})
+				}
+			}); err != nil {
+				n.log.Info("this system does not tell of link changes; interfaces are listed now and then", "every", relistPeriod.String(), "error", err.Error())
+			}
+		})
+	}
 	if n.cfg.AdminSocket != "" {
 		n.serving0.Go(func() {
 			if err := n.server.ServeAdmin(n.adminListener); err != nil && n.ctx.Err() == nil {

@@ -167,7 +167,7 @@ func (n *Node) refreshSelf(now time.Time) {
 // readdress follows the machine's addresses: interfaces are listed again, off the loop, and what is advertised moves with
 // the route.
 func (n *Node) readdress(now time.Time) {
-	n.relisted = now
+	n.relisted, n.relistAt = now, time.Time{}
 	n.effect(func(context.Context) {
 		changed := n.port != nil && n.port.Relist()
 		addr, ok := n.cfg.Network.Address(n.port)
@@ -183,6 +183,13 @@ func (n *Node) readdress(now time.Time) {
 			}
 		})
 	})
+}
+
+// linksChanged has the interfaces listed again soon; many changes come at once.
+func (n *Node) linksChanged(now time.Time) {
+	if n.relistAt.IsZero() {
+		n.relistAt = later(now.Add(linkSettle), n.relisted.Add(linkPause))
+	}
 }
 
 // moveTo advertises another address from now on.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,8 +20,26 @@ import (
 type movingNet struct {
 	*simNet
 	second netip.Addr
+	tells  chan struct{} // nil: the system does not tell of changes
 	mu     sync.Mutex
 	now    netip.Addr
+}
+
+// WatchLinks implements LinkWatcher.
+func (m *movingNet) WatchLinks(ctx context.Context, changed func()) error {
+	if m.tells == nil {
+		return errors.New("not told on this system")
+	}
+	for {
+		select {
+		case <-m.tells:
+			for range 50 { // as a container's start does
+				changed()
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 func (m *movingNet) Address(netio.DatagramPort) (netip.Addr, bool) {
@@ -141,6 +160,30 @@ func TestSimAddressFollowsRoute(t *testing.T) {
 
 		learnerNet.route(netip.Addr{})
 		s.want(31*time.Second, "who has no address names none", func() bool { return b.self.Load().OwnEndpoint == "" })
+	})
+}
+
+// TestSimAddressFollowsAtOnce: where the system tells of a change, the address moves at once.
+func TestSimAddressFollowsAtOnce(t *testing.T) {
+	simulate(t, 38, func(t *testing.T, s *sim) {
+		m := &movingNet{second: netip.AddrFrom4([4]byte{10, 77, 200, 2}), now: addrOf(1), tells: make(chan struct{})}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1, func(c *Config) {
+			m.simNet = c.Network.(*simNet)
+			c.Network = m
+		})
+		s.joined(a, b)
+		time.Sleep(5 * time.Second)
+		for _, to := range []netip.Addr{m.second, addrOf(1)} {
+			m.route(to)
+			m.tells <- struct{}{}
+			endpoint := netip.AddrPortFrom(to, 6674).String()
+			s.want(2500*time.Millisecond, "the roster moves", func() bool {
+				r, _ := a.View().Member(b.id)
+				return r.Endpoints.FC == endpoint && b.self.Load().OwnEndpoint == endpoint
+			})
+		}
 	})
 }
 

@@ -32,6 +32,11 @@ func (s SystemNetwork) Dial(ctx context.Context, network, addr string) (net.Conn
 	return d.DialContext(ctx, network, addr)
 }
 
+// WatchLinks implements LinkWatcher.
+func (s SystemNetwork) WatchLinks(ctx context.Context, changed func()) error {
+	return netio.WatchLinks(ctx, changed)
+}
+
 // Address implements Network: the primary address of the eligible interface that has the default route, else of the first
 // eligible one.
 func (s SystemNetwork) Address(netio.DatagramPort) (netip.Addr, bool) {
