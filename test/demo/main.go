@@ -255,6 +255,7 @@ func (d *demo) start(ctx context.Context, n *node) error {
 	defer log.Close()
 	n.cmd = exec.Command(d.binary, "--state-dir="+n.dir, "--name="+n.name, fmt.Sprintf("--listen=127.0.0.1:%d", n.fc),
 		fmt.Sprintf("--listen-raft=127.0.0.1:%d", n.raft), fmt.Sprintf("--discovery=:%d", d.beacons), "--discovery-loopback",
+		"--discovery-reply-port=0", // an installed package pins one, which only one node of a machine can have
 		fmt.Sprintf("--admin-listen=127.0.0.1:%d", n.http), "--provision-helper="+d.helper)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	n.done = make(chan struct{})
