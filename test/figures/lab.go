@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +47,7 @@ const (
 type lab struct {
 	m       *measurer
 	dir     string
+	config  string // a file that sets nothing
 	beacons int
 	nodes   []*node
 }
@@ -81,8 +83,12 @@ func (m *measurer) newLab() (*lab, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
+	config := filepath.Join(dir, "none.yaml")
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		return nil, err
+	}
 	port, err := freePort("udp4")
-	return &lab{m: m, dir: dir, beacons: port}, err
+	return &lab{m: m, dir: dir, config: config, beacons: port}, err
 }
 
 // freePort is one that nobody holds now.
@@ -134,8 +140,11 @@ func (l *lab) holds(port int) bool {
 // start forks the process and returns at once.
 func (n *node) start() error {
 	args := append([]string{"--state-dir=" + n.dir, "--name=" + n.name, fmt.Sprintf("--listen=127.0.0.1:%d", n.fc), fmt.Sprintf("--listen-raft=127.0.0.1:%d", n.raft),
-		fmt.Sprintf("--discovery=:%d", n.lab.beacons), "--discovery-loopback", fmt.Sprintf("--admin-listen=127.0.0.1:%d", n.http), "--log-format=json"}, n.flags...)
+		fmt.Sprintf("--discovery=:%d", n.lab.beacons), "--discovery-loopback", fmt.Sprintf("--admin-listen=127.0.0.1:%d", n.http), "--log-format=json",
+		// What an installed package or a shell has set for a node of this machine is not for these.
+		"--discovery-reply-port=0", "--config=" + n.lab.config}, n.flags...)
 	cmd := exec.Command(n.lab.m.binary, args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PACE_") })
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return err
