@@ -31,6 +31,11 @@ func (n *Node) serve() {
 	n.body.start()
 	n.leadership(now)
 	n.sayStart()
+	// Before anything is served that tells where it listens.
+	if n.cfg.Settings.AdminListen != "" {
+		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
+			Hosts: func() []string { return []string{n.name, n.cfg.HostName, n.advertisedHost} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
+	}
 	go n.loop()
 	n.serving0.Go(func() {
 		if err := n.hub.Serve(n.fcListener); err != nil && n.ctx.Err() == nil {
@@ -58,10 +63,6 @@ func (n *Node) serve() {
 				n.log.Error("administrators' socket stopped", "error", err.Error())
 			}
 		})
-	}
-	if n.cfg.Settings.AdminListen != "" {
-		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
-			Hosts: func() []string { return []string{n.name, n.cfg.HostName, n.advertisedHost} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
 	}
 	n.step1(tick)
 }
