@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 
 	"pace-node/internal/identity"
@@ -309,6 +310,8 @@ func applyProvision(ch *change) *refusal {
 		p.BootID, p.BootCounter, p.Sequence = was.BootID, was.BootCounter, was.Sequence
 		p.Component, p.ConfigDigest = was.Component, was.ConfigDigest
 	}
+	// A run that failed says nothing of what the machine runs: its own announcement stands.
+	p.Component, p.ConfigDigest = cmp.Or(p.Component, was.Component), cmp.Or(p.ConfigDigest, was.ConfigDigest)
 	if r := checkProvision(&p); r != nil {
 		return r
 	}

@@ -240,6 +240,11 @@ func TestAnnounceRecordsBoot(t *testing.T) {
 	if m.Provision.BootCounter != 3 || m.Provision.Sequence != 2 || m.Provision.Component != "server" || m.Provision.Stage != "configure" {
 		t.Fatalf("after the queue's write: %+v", m.Provision)
 	}
+	// A run that failed knows nothing of what the machine runs: what it announced stays.
+	must(t, s, ProvisionUpdate("n-0001", Provision{Stage: "helper", BootID: fmt.Sprintf("%032x", 3), Sequence: 2, Attempts: 1}))
+	if after, _ := s.View().Member("n-0001"); after.Provision.Component != "server" || after.Provision.ConfigDigest != m.Provision.ConfigDigest || after.Provision.Attempts != 1 {
+		t.Fatalf("after a failed run: %+v", after.Provision)
+	}
 	bad := boot(3, 3)
 	bad.BootID = "zz"
 	refused(t, s, Announce("n-0001", bad), "boot id")
