@@ -120,10 +120,15 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(upper+"_AT", endpoint[0])
 	ts.Setenv(upper+"_RAFT", endpoint[1])
 	ts.Setenv(upper+"_ADMIN", endpoint[2])
-	launch(ts, name, append([]string{
+	given := []string{
 		"--state-dir=" + ts.MkAbs(name), "--name=" + name, "--listen=" + endpoint[0], "--listen-raft=" + endpoint[1], "--admin-listen=" + endpoint[2],
 		"--discovery=:" + ts.Getenv("BEACONS"), "--discovery-loopback",
-	}, args[1:]...))
+	}
+	for _, flag := range args[1:] { // what the script gives wins
+		option, _, _ := strings.Cut(flag, "=")
+		given = slices.DeleteFunc(given, func(g string) bool { return strings.HasPrefix(g, option+"=") })
+	}
+	launch(ts, name, append(given, args[1:]...))
 }
 
 // again starts a node that was ended, with the same flags: again NAME.
