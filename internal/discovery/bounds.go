@@ -27,6 +27,7 @@ const (
 	boundCloneChallenge
 	boundSpeakers
 	boundProvenHosts
+	boundProvenKeys
 	boundSweep
 	boundCloneFlips
 	boundRecall
@@ -67,6 +68,7 @@ var bounds = [...]boundRow{
 	boundCloneChallenge:  {what: "between two challenges of a node that speaks under this node's own id", d: time.Minute, why: "a copy is a condition, no race"},
 	boundSpeakers:        {what: "ours: proven speakers remembered of one foreign fleet", n: 64, why: "each is spared a signature a beat; more cost only that"},
 	boundProvenHosts:     {what: "ours: proven source hosts remembered", n: 1024, why: "a segment of a /22, whole"},
+	boundProvenKeys:      {what: "ours: proven speakers remembered, so that one whose fleet gave way in a full table is no newcomer", n: 1024, why: "a segment of a /22, whole"},
 	boundSweep:           {what: "ours: between two searches for what is to be forgotten", d: 5 * time.Second, why: "what is asked is exact anyway; this frees and reports"},
 	boundCloneFlips:      {what: "ours: changes of endpoint under one key, within the time a proof counts, that make a copy", n: 3, why: "a laptop that changes its network and returns makes two"},
 	boundRecall:          {what: "ours: a beacon refused for want of shared budget is remembered for once to twice", d: 16500 * time.Millisecond, why: "the longest period: its next one falls within"},

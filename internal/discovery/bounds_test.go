@@ -243,6 +243,18 @@ var boundProbes = []struct {
 		}
 		return wantEqual("displaced", g.Count(CountBeaconsOverBound), 1100-1024)
 	}},
+	{boundProvenKeys, func() error {
+		g := spoken(0)
+		for i := range 1100 {
+			if !g.provenKey(g.now.Add(time.Duration(i)), identity.PublicKey{byte(i >> 8), byte(i)}) {
+				return fmt.Errorf("speaker %d is no newcomer", i)
+			}
+		}
+		if err := wantEqual("proven speakers", len(g.provenKeys), 1024); err != nil {
+			return err
+		}
+		return wantEqual("displaced", g.Count(CountBeaconsOverBound), 1100-1024)
+	}},
 	{boundSweep, func() error {
 		g := newRig("n-a", "c-office", "10.1.0.1:50001", nil)
 		return wantEqual("sweep", g.sweepAt.Sub(epochStart), 5*time.Second)

@@ -1,8 +1,11 @@
 package discovery
 
 import (
+	"bytes"
 	"net/netip"
 	"time"
+
+	"pace-node/internal/identity"
 )
 
 // bucket is a token bucket whose tokens are time: a token is worth the time in
@@ -151,6 +154,27 @@ func (x *Exchange) provenHost(now time.Time, source netip.Addr) {
 		x.tally(CountBeaconsOverBound)
 	}
 	x.provenHosts[source] = now
+}
+
+// provenKey notes that a proof came under this key, and reports whether none had
+// for as long as a proof counts. The tables of peers and fleets can't tell: on a
+// segment of more fleets than they hold, whoever gave way would be a newcomer at
+// each of its beacons, and every node would beacon every two seconds for it.
+func (x *Exchange) provenKey(now time.Time, key identity.PublicKey) (newcomer bool) {
+	at, known := x.provenKeys[key]
+	if !known && len(x.provenKeys) >= boundProvenKeys.count() {
+		var oldest identity.PublicKey
+		var since time.Time
+		for k, at := range x.provenKeys {
+			if since.IsZero() || at.Before(since) || at.Equal(since) && bytes.Compare(k[:], oldest[:]) < 0 {
+				oldest, since = k, at
+			}
+		}
+		delete(x.provenKeys, oldest)
+		x.tally(CountBeaconsOverBound)
+	}
+	x.provenKeys[key] = now
+	return !within(now, at, boundProven)
 }
 
 func (x *Exchange) isProvenHost(now time.Time, source netip.Addr) bool {

@@ -95,6 +95,7 @@ type Exchange struct {
 	cookies     cookies
 	budgets     [workKinds]budget
 	provenHosts map[netip.Addr]time.Time
+	provenKeys  map[identity.PublicKey]time.Time
 	recall      recall
 	dir         directory
 	proven      foreignTable
@@ -131,6 +132,7 @@ func New(cfg Config, now time.Time, self Self) *Exchange {
 		cookies:     cookies{entropy: cfg.Entropy},
 		recall:      recall{entropy: cfg.Entropy, turned: now},
 		provenHosts: map[netip.Addr]time.Time{},
+		provenKeys:  map[identity.PublicKey]time.Time{},
 		dir:         directory{map[string]*peer{}, map[strangerKey]*peer{}},
 		proven:      foreignTable{boundForeignProven, map[string]*fleet{}},
 		unproven:    foreignTable{boundForeignUnproven, map[string]*fleet{}},
@@ -234,6 +236,11 @@ func (x *Exchange) sweep(now time.Time) {
 	for a, at := range x.provenHosts {
 		if !within(now, at, boundProven) {
 			delete(x.provenHosts, a)
+		}
+	}
+	for k, at := range x.provenKeys {
+		if !within(now, at, boundProven) {
+			delete(x.provenKeys, k)
 		}
 	}
 }
@@ -420,7 +427,7 @@ func (x *Exchange) handleProof(now time.Time, from netip.AddrPort, payload []byt
 	} else {
 		first = x.proofForeign(now, c, p.Raw, key)
 	}
-	if first {
+	if newcomer := x.provenKey(now, key); first && newcomer {
 		x.bringForward(now)
 	}
 	return true

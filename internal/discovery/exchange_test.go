@@ -417,6 +417,41 @@ func TestBeaconsBroughtForward(t *testing.T) {
 	}
 }
 
+// TestMoreFleetsThanRemembered: on a segment of more fleets than the table holds each is proven anew at each of its
+// beacons, and yet none of them is a newcomer: the next beacon keeps its time.
+func TestMoreFleetsThanRemembered(t *testing.T) {
+	g := spoken(0)
+	var all []*voice
+	for i := range 40 {
+		name := fmt.Sprintf("x%02d", i)
+		all = append(all, newVoice("c-"+name, "n-"+name, "n-"+name, fmt.Sprintf("10.1.1.%d:5000", 1+i)))
+	}
+	for _, v := range all {
+		g.after(10 * time.Millisecond)
+		g.prove(t, v)
+	}
+	g.after(2500 * time.Millisecond)
+	g.take(g.Tick(g.now)) // the one that the newcomers brought forward
+	at := g.beaconAt
+	if at.Sub(g.now) < 13*time.Second {
+		t.Fatalf("the next beacon is due in %v", at.Sub(g.now))
+	}
+	again := 0
+	for _, v := range all {
+		g.after(10 * time.Millisecond)
+		if c := g.challenged(v); c != nil {
+			again++
+			g.get(v.addr, v.answer(t, c))
+		}
+	}
+	if again < 40-16 {
+		t.Errorf("only %d were challenged again", again)
+	}
+	if !g.beaconAt.Equal(at) {
+		t.Errorf("who gave way in a full table brought a beacon forward, to %v", g.beaconAt.Sub(g.now))
+	}
+}
+
 func TestSetSelf(t *testing.T) {
 	g, b := fleetOfTwo()
 	g.take(g.Tick(g.now.Add(time.Second)))
