@@ -38,6 +38,11 @@ func resolve(word, what, lister string, machines []Machine) (string, error) {
 	case wire.ValidID(word):
 		return word, nil // the node knows more machines than it listed, and says what it does not know
 	}
+	return "", unknownMachine(word, what, lister, machines)
+}
+
+// unknownMachine is the refusal of a word that means no machine, with the one that it most likely meant.
+func unknownMachine(word, what, lister string, machines []Machine) *Failure {
 	remedy := lister
 	var names []string
 	for _, m := range machines {
@@ -46,7 +51,7 @@ func resolve(word, what, lister string, machines []Machine) (string, error) {
 	if n := nearest(word, names); n != "" {
 		remedy = "did you mean " + Word(n) + "?"
 	}
-	return "", &Failure{Code: codeUnknown, Exit: config.ExitRefused, Reason: fmt.Sprintf("%q is no machine of %s", word, what), Remedy: remedy}
+	return &Failure{Code: codeUnknown, Exit: config.ExitRefused, Reason: fmt.Sprintf("%q is no machine of %s", word, what), Remedy: remedy}
 }
 
 func listed(machines []Machine) string {

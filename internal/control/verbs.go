@@ -320,7 +320,7 @@ func (r *runner) memberShow(ctx context.Context, args []string) (Printable, erro
 			return &MemberShow{V: DocumentVersion, View: s.View, Member: m}, nil
 		}
 	}
-	return nil, &Failure{Code: codeUnknown, Exit: config.ExitRefused, Reason: fmt.Sprintf("%q is no machine of the fleet", args[0]), Remedy: "pacectl member list shows them"}
+	return nil, unknownMachine(args[0], "the fleet", "pacectl member list", machinesOf(s.Members))
 }
 
 func (r *runner) forget(ctx context.Context, args []string) (Printable, error) {
