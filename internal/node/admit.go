@@ -191,17 +191,28 @@ func (c candidate) request() (wire.EnrollRequest, enroll.Request) {
 // admitRows commits the admissions of rows that were approved in the list, and tells their streams. revision is the last
 // one's.
 func (n *Node) admitRows(ctx context.Context, b *body, rows []candidate, auto bool) (done int, revision uint64, err error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	// All at once: the log makes durable together what is proposed together, and a full list is sixty-four.
 	for _, row := range rows {
-		r, req := row.request()
-		rev, aerr := n.admit(ctx, b, row.RowID(), r, req, auto)
-		if aerr != nil {
-			err = errors.Join(err, aerr)
-			n.post(func(now time.Time) { n.list.Failed(now, row.RowID()); n.listChanged(now) })
-			continue
-		}
-		done, revision = done+1, rev
-		n.tell(row.RowID(), func(w *waiter) wire.EnrollAnswer { return n.approval(b, row.ID, row.Key, w.nonce) }, true)
+		wg.Go(func() {
+			r, req := row.request()
+			rev, aerr := n.admit(ctx, b, row.RowID(), r, req, auto)
+			if aerr != nil {
+				n.post(func(now time.Time) { n.list.Failed(now, row.RowID()); n.listChanged(now) })
+			} else {
+				n.tell(row.RowID(), func(w *waiter) wire.EnrollAnswer { return n.approval(b, row.ID, row.Key, w.nonce) }, true)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if aerr != nil {
+				err = errors.Join(err, aerr)
+				return
+			}
+			done, revision = done+1, max(revision, rev)
+		})
 	}
+	wg.Wait()
 	return done, revision, err
 }
 
