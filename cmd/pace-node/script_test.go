@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"start": start, "again": again, "term": term, "at": at, "exits": exits, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode,
+			"start": start, "again": again, "term": term, "at": at, "exits": exits, "answers": answers, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode,
 		},
 		RequireUniqueNames: true,
 	})
@@ -243,6 +243,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// answers runs a command with --json: it must end with a status, say one JSON value of the documents' version on stdout, in failure
+// its code, reason, remedy and status, and nothing but notes beside it: answers CODE COMMAND….
+func answers(ts *testscript.TestScript, neg bool, args []string) {
+	exits(ts, neg, append(slices.Clone(args), "--json"))
+	want := []string{"v=1"}
+	if args[0] != "0" {
+		want = append(want, "error.exit="+args[0], "error.code", "error.reason", "error.remedy")
+	}
+	oneJSON(ts, false, want)
+	for line := range strings.Lines(ts.ReadFile("stderr")) {
+		if !strings.HasPrefix(line, "note: ") {
+			ts.Fatalf("beside the answer stands %q", line)
+		}
+	}
+}
+
 func code(err error) int {
 	var exit *exec.ExitError
 	switch {
@@ -364,8 +380,11 @@ func oneJSON(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil {
 			ts.Fatalf("%s: %v in\n%s", path, err, ts.ReadFile("stdout"))
 		}
-		if compared && fmt.Sprint(got) != want {
+		switch {
+		case compared && fmt.Sprint(got) != want:
 			ts.Fatalf("%s is %v, want %s", path, got, want)
+		case !compared && got == "":
+			ts.Fatalf("%s is empty", path)
 		}
 	}
 }
