@@ -100,6 +100,9 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 		r.client.Close()
 	}
 	if err == nil {
+		if d, ok := doc.(remedied); ok && cfg.Typed["state-dir"] == config.OriginFlag {
+			addFlag(d.remedies(), "--state-dir="+cfg.StateDir)
+		}
 		if err = write(stdout, doc, cfg.JSON); err == nil {
 			return config.ExitOK
 		}
@@ -133,6 +136,25 @@ func printFailure(f *Failure, asJSON, tool bool, stdout, stderr io.Writer) int {
 func Print(doc Printable, asJSON bool, stdout io.Writer) error { return write(stdout, doc, asJSON) }
 
 func remedyLine(s string) string { return "remedy: " + Sentence(s) }
+
+// remedied is a document that shows conditions.
+type remedied interface{ remedies() []ConditionStatus }
+
+// addFlag makes remedies reach the node that was asked: one that was named by a flag is not the one that they mean without.
+func addFlag(raised []ConditionStatus, flag string) {
+	if !Pasteable(strings.TrimLeft(flag, "-")) {
+		return
+	}
+	for i := range raised {
+		r := &raised[i]
+		if strings.HasPrefix(r.Remedy, "pace-node ") || strings.HasPrefix(r.Remedy, "pacectl ") {
+			command, after, explained := strings.Cut(r.Remedy, " # ")
+			if r.Remedy = command + " " + flag; explained {
+				r.Remedy += " # " + after
+			}
+		}
+	}
+}
 
 // write prints a document.
 func write(w io.Writer, doc Printable, asJSON bool) error {

@@ -298,6 +298,32 @@ func TestEveryCodeEndsAVerb(t *testing.T) {
 	}
 }
 
+// TestRemediesReachTheNodeThatWasAsked: with --state-dir on the command line, what is to be pasted names it too.
+func TestRemediesReachTheNodeThatWasAsked(t *testing.T) {
+	for _, c := range []struct {
+		remedy, dir string
+		origin      config.Origin
+		want        string
+	}{
+		{"pace-node --enroll-list", "/tmp/n1", config.OriginFlag, "pace-node --enroll-list --state-dir=/tmp/n1"},
+		{"pacectl queue show ID # ID is \\x24x, which cannot be pasted", "/tmp/n1", config.OriginFlag, "pacectl queue show ID --state-dir=/tmp/n1 # ID is \\x24x, which cannot be pasted"},
+		{"timedatectl status", "/tmp/n1", config.OriginFlag, "timedatectl status"},
+		{"pace-node --enroll-list", "/tmp/n1", config.OriginEnv, "pace-node --enroll-list"},
+		{"pace-node --enroll-list", "/tmp/n 1;x", config.OriginFlag, "pace-node --enroll-list"},
+	} {
+		n := leaderNode()
+		d := exampleNode()
+		d.Conditions = []ConditionStatus{{ID: "x", Severity: "notice", Remedy: c.remedy}}
+		n.status["node"] = d
+		cfg := config.Config{JSON: true, StateDir: c.dir, Typed: map[string]config.Origin{"state-dir": c.origin}}
+		_, out, _ := nodes{"": n}.run(t, words("node"), cfg, "")
+		doc, err := wire.DecodeDocument[NodeStatus]([]byte(out))
+		if err != nil || len(doc.Conditions) != 1 || doc.Conditions[0].Remedy != c.want {
+			t.Errorf("%s in %q: %+v, %v, want %s", c.remedy, c.dir, doc.Conditions, err, c.want)
+		}
+	}
+}
+
 // TestRedirect: a not-leader redirect is followed, by the socket and by
 // --scheduler, and said on stderr only.
 func TestRedirect(t *testing.T) {
