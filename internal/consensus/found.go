@@ -125,11 +125,7 @@ func (p *pointed) SetUint64(k []byte, v uint64) error {
 
 // claimFolder makes the store's folder and the file that names its fleet, or checks the one that is there.
 func claimFolder(cfg Config) error {
-	err := os.Mkdir(cfg.Dir, 0o700)
-	if err == nil && !cfg.NoSync {
-		err = syncDir(filepath.Dir(cfg.Dir))
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := statedir.MakeFolder(cfg.Dir); err != nil {
 		return fmt.Errorf("make the consensus store's folder: %w", err)
 	}
 	path := filepath.Join(cfg.Dir, clusterFile)

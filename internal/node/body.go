@@ -374,7 +374,7 @@ func markStore(dir, cluster string, point func(string)) error {
 	if owner != "" {
 		return fmt.Errorf("%s holds the state of fleet %q, and this machine is in %q: move it away", dir, owner, cluster)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := statedir.MakeFolder(dir); err != nil {
 		return err
 	}
 	return statedir.WriteFileAtomic(filepath.Join(dir, ownerFile), []byte(cluster+"\n"), 0o600, func(step string) { point("node.mark." + step) })

@@ -116,6 +116,18 @@ func writeFile(path string, data []byte, mode fs.FileMode, who *owner, point fun
 	return nil
 }
 
+// MakeFolder makes a folder that only this account may enter, and makes its name durable; one that is there is no error.
+func MakeFolder(path string) error {
+	err := makeDir(path, nil)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
 // SweepTemp removes what an interrupted WriteFileAtomic left in dir. Only the folder's one writer may call it.
 func SweepTemp(dir string) error {
 	entries, err := os.ReadDir(dir)

@@ -371,3 +371,19 @@ func TestRootOpensForTheServiceAccount(t *testing.T) {
 		t.Errorf("without the account named: %v, want ErrUnsafe", err)
 	}
 }
+
+func TestMakeFolderIsForThisAccountOnlyAndMadeOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	for range 2 {
+		if err := MakeFolder(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode() != fs.ModeDir|0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := MakeFolder(filepath.Join(dir, "a", "b")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the folder above: %v", err)
+	}
+}

@@ -147,8 +147,7 @@ func check(cfg *Config) error {
 }
 
 func (t *Target) openFolder() error {
-	err := makeFolder(t.cfg.Dir)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := statedir.MakeFolder(t.cfg.Dir); err != nil {
 		return err
 	}
 	info, err := os.Lstat(t.cfg.Dir)
