@@ -155,8 +155,8 @@ func TestRemoveAndPurge(t *testing.T) {
 	l.install(1, newVersion)
 	before := l.node(1)
 	l.run(1, "echo '# mine' >>/etc/default/pace-node; dpkg -r pace-node")
-	l.same("after remove", l.try(1, "systemctl is-active pace-node; pidof pace-node; ls /var/lib/pace-node/node-key /etc/pace-node/pace-node.yaml; tail -n 1 /etc/default/pace-node"),
-		"inactive\n/var/lib/pace-node/node-key\n/etc/pace-node/pace-node.yaml\n# mine")
+	l.same("after remove", l.try(1, "systemctl is-active pace-node; pidof pace-node; ls /etc/pace-node/pace-node.yaml /var/lib/pace-node/node-key; tail -n 1 /etc/default/pace-node"),
+		"inactive\n/etc/pace-node/pace-node.yaml\n/var/lib/pace-node/node-key\n# mine")
 	l.install(1, newVersion)
 	if after := l.node(1); after != before {
 		t.Errorf("removed and installed again: %+v, before %+v", after, before)

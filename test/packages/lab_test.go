@@ -41,7 +41,7 @@ func boot(t *testing.T, hosts int) *lab {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for i := 1; i <= hosts; i++ {
-				t.Logf("host %d:\n%s", i, l.try(i, "journalctl --no-pager -n 40 -u pace-node; systemctl status pace-node --no-pager -n 0"))
+				t.Logf("host %d:\n%s", i, l.try(i, "journalctl --no-pager -n 12 -u pace-node | cut -c1-200; systemctl status pace-node --no-pager -n 0"))
 			}
 		}
 		l.script(bootTime, "down")

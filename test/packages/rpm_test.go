@@ -44,8 +44,8 @@ func TestRPM(t *testing.T) {
 	l.run(1, "systemctl unmask pace-node; systemctl enable --now pace-node")
 
 	l.run(1, "rpm -e pace-node")
-	l.same("erased", l.try(1, "systemctl is-active pace-node; pidof pace-node; ls /var/lib/pace-node/node-key /etc/default/pace-node.rpmsave /etc/pace-node/pace-node.yaml.rpmsave"),
-		"inactive\n/var/lib/pace-node/node-key\n/etc/default/pace-node.rpmsave\n/etc/pace-node/pace-node.yaml.rpmsave")
+	l.same("erased", l.try(1, "systemctl is-active pace-node; pidof pace-node; ls /etc/default/pace-node.rpmsave /etc/pace-node/pace-node.yaml.rpmsave /var/lib/pace-node/node-key"),
+		"inactive\n/etc/default/pace-node.rpmsave\n/etc/pace-node/pace-node.yaml.rpmsave\n/var/lib/pace-node/node-key")
 	l.run(1, "test ! -e /usr/lib/systemd/system/pace-node.service && test ! -L /etc/systemd/system/multi-user.target.wants/pace-node.service")
 	rpm("-i /root/" + newVersion + ".rpm")
 	if again := l.node(1); again.NodeID != before.NodeID {
@@ -67,7 +67,7 @@ Release: 1
 Summary: stands for a distribution
 License: none
 BuildArch: noarch
-Provides: /bin/sh, systemd, shadow-utils, rpmlib(PayloadIsXz)
+Provides: /bin/sh, systemd, shadow-utils
 %description
 none
 %files
