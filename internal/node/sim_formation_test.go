@@ -76,7 +76,8 @@ func TestSimTargetYields(t *testing.T) {
 
 // TestSimPoweredOnOneByOne: five machines are started at random moments of 20 s, and each row is approved as it appears.
 func TestSimPoweredOnOneByOne(t *testing.T) {
-	for seed := range uint64(4) {
+	for i := range seeds(t) {
+		seed := uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			simulate(t, seed, func(t *testing.T, s *sim) {
 				const machines = 5

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -43,6 +44,14 @@ func provisioned(m, leader *Node) bool {
 	wants, _ := m.target.Wants()
 	return r.Provision.LastSuccess != 0 && r.Provision.ConfigDigest != "" && r.Provision.ConfigDigest == m.target.Digest() &&
 		r.Provision.Component == wire.ComponentServer && m.target.Component() == wire.ComponentServer && !wants
+}
+
+// counted is one of a leader's counters.
+func counted(n *Node, c queue.Counter) (count uint64) {
+	if err := n.ask(context.Background(), func(time.Time) { count = n.queue.Count(c) }); err != nil {
+		return 0
+	}
+	return count
 }
 
 // TestSimProvisioning: a leader provisions itself and its learners, each as soon as it says that it started; a machine that
@@ -237,6 +246,65 @@ func TestSimDamagedIsProvisionedAgain(t *testing.T) {
 		t.Logf("%s after its start", took)
 		if n := s.metric(a, "pace_provision_provisioned_total"); n != 3 {
 			t.Errorf("%v runs were confirmed, want 3", n)
+		}
+	})
+}
+
+// TestSimReprovisionOutlivesFailures: a machine that an operator has provisioned anew is tried again when that fails, though
+// it does not ask for it itself.
+func TestSimReprovisionOutlivesFailures(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the helper is a shell script")
+	}
+	simulate(t, 45, func(t *testing.T, s *sim) {
+		broken := filepath.Join(s.dir, "broken")
+		helper := filepath.Join(s.dir, "helper")
+		s.must(os.WriteFile(helper, []byte("#!/bin/sh\ncat >/dev/null\n[ -e "+broken+" ] && exit 3\necho '{\"configuration\":{\"a\":\"b\"}}'\n"), 0o700))
+		a := s.boot(0, func(c *Config) { c.Settings.Provision.Helper = helper })
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		s.want(5*time.Second, "it is provisioned", func() bool { return provisioned(b, a) })
+		time.Sleep(2 * time.Minute)
+		s.must(os.WriteFile(broken, nil, 0o600))
+		_, err := a.Queue(context.Background(), local, wire.QueueRequest{Op: "reprovision", ID: b.id})
+		s.must(err)
+		s.want(time.Minute, "the helper fails twice", func() bool { return counted(a, queue.CountErrors) >= 2 })
+		before := counted(a, queue.CountProvisioned)
+		s.must(os.Remove(broken))
+		s.want(time.Minute, "it is provisioned when the helper is mended", func() bool { return counted(a, queue.CountProvisioned) == before+1 })
+		time.Sleep(2 * time.Minute)
+		s.want(time.Second, "it rests", func() bool { return provisioned(b, a) && counted(a, queue.CountProvisioned) == before+1 })
+	})
+}
+
+// TestSimProvisionModes: a machine of mode always is provisioned at each boot, one of never at none.
+func TestSimProvisionModes(t *testing.T) {
+	simulate(t, 46, func(t *testing.T, s *sim) {
+		mode := func(m string) tweak { return func(c *Config) { c.Settings.Provision.Mode = m } }
+		a := s.boot(0, provisioning)
+		time.Sleep(2 * time.Second)
+		always, never := s.boot(1, mode("always")), s.boot(2, mode("never"))
+		s.joined(a, always)
+		s.joined(a, never)
+		for boot := range 3 {
+			if boot > 0 {
+				s.halt(1)
+				s.halt(2)
+				time.Sleep(10 * time.Second) // within the hold
+				always, never = s.boot(1), s.boot(2)
+			}
+			s.want(30*time.Second, "it is provisioned at this boot", func() bool {
+				return provisioned(always, a) && counted(a, queue.CountProvisioned) == uint64(boot+2)
+			})
+			time.Sleep(30 * time.Second)
+		}
+		time.Sleep(2 * time.Minute)
+		if wants, _ := never.target.Wants(); wants || never.target.Digest() != "" {
+			t.Error("a machine that never wants it was provisioned")
+		}
+		if n := counted(a, queue.CountProvisioned); n != 4 {
+			t.Errorf("%v runs were confirmed, want 4", n)
 		}
 	})
 }
