@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -74,62 +76,89 @@ func TestSimTargetYields(t *testing.T) {
 	})
 }
 
-// TestSimPoweredOnOneByOne: five machines are started at random moments of 20 s, and each row is approved as it appears.
-func TestSimPoweredOnOneByOne(t *testing.T) {
-	for i := range seeds(t) {
-		seed := uint64(i)
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+// TestSimEverybodyStartsFirst: five new machines are started at random moments of a second or of 20 s. All but one end up
+// asking, nobody in a ring, and every way ends at the same one; approved as they come up, they are one fleet.
+func TestSimEverybodyStartsFirst(t *testing.T) {
+	for i := range 2 * seeds(t) {
+		seed, within := uint64(i), []time.Duration{time.Second, 20 * time.Second}[i%2]
+		t.Run(fmt.Sprintf("seed %d within %s", seed, within), func(t *testing.T) {
 			simulate(t, seed, func(t *testing.T, s *sim) {
 				const machines = 5
 				rng := rand.New(rand.NewPCG(seed, 15))
 				at := make([]time.Duration, machines)
 				for i := range at {
-					at[i] = time.Duration(rng.Int64N(int64(20 * time.Second)))
+					at[i] = time.Duration(rng.Int64N(int64(within)))
 				}
 				order := []int{0, 1, 2, 3, 4}
 				slices.SortFunc(order, func(a, b int) int { return int(at[a] - at[b]) })
-				s.nodes = make([]*Node, machines)
 				began := time.Now()
-				next := 0
-				whole := func() bool {
-					if next < machines {
-						return false
-					}
-					for _, n := range s.nodes {
-						if n.Mode() == formation.Voter && s.oneFleet(n) {
-							return true
-						}
-					}
-					return false
+				for _, i := range order {
+					time.Sleep(time.Until(began.Add(at[i])))
+					s.boot(i)
 				}
-				for !whole() {
-					for next < machines && time.Since(began) >= at[order[next]] {
-						s.boot(order[next])
-						next++
-					}
+				var first *Node
+				took := s.want(3*time.Minute, "all but one ask, and every way ends at that one", func() bool {
+					first = s.endOfAsks()
+					return first != nil
+				})
+				t.Logf("%s after the last was started", took)
+				s.never(time.Minute, "it changed its mind", func() bool { return s.endOfAsks() != first })
+				last := time.Now()
+				s.want(10*time.Minute, "one fleet", func() bool {
 					for _, n := range s.nodes {
-						if n == nil || n.Mode() == formation.Learner {
-							continue
-						}
 						for _, row := range s.rows(n) {
 							key, err := identity.ParsePublicKey(row.Key)
 							s.must(err)
+							// A machine that asks another one refuses, and the row comes up where it is sent to.
 							if row.Decision == control.DecisionWaiting {
-								// A machine that yields at this moment refuses, and the row comes up where it went.
-								_, _ = n.EnrollControl(context.Background(), local, wire.EnrollControl{Op: wire.ControlApprove, Argument: wire.AppendControlMember(nil, row.ID, key)})
+								if _, err := n.EnrollControl(context.Background(), local, wire.EnrollControl{Op: wire.ControlApprove, Argument: wire.AppendControlMember(nil, row.ID, key)}); err == nil {
+									last = time.Now()
+								}
 							}
 						}
 					}
-					if time.Since(began) > 2*time.Minute {
-						s.log.tell(t, 120)
-						t.Fatalf("after %s: %s", time.Since(began), s.modes())
-					}
-					time.Sleep(100 * time.Millisecond)
+					return s.oneFleet(first)
+				})
+				if took := time.Since(last); took > 2*time.Minute {
+					t.Errorf("one fleet %s after the last approval", took)
 				}
-				t.Logf("one fleet %s after the first was started", time.Since(began))
+				ids := map[string]bool{}
+				for _, n := range s.nodes {
+					ids[n.id] = true
+					entries, err := os.ReadDir(filepath.Join(n.dir.Path(), statedir.ArchiveDir))
+					if n == first && len(entries) != 0 || n != first && (err != nil || len(entries) != 1) {
+						t.Errorf("%s archived %d stores (%v)", n.name, len(entries), err)
+					}
+				}
+				if len(ids) != machines || first.View().Len() != machines {
+					t.Errorf("%d ids, %d members", len(ids), first.View().Len())
+				}
 			})
 		})
 	}
+}
+
+// endOfAsks is the one machine that asks nobody and that every other one's asks lead to, nil where there is no such.
+func (s *sim) endOfAsks() (end *Node) {
+	by := map[string]*Node{}
+	for _, n := range s.nodes {
+		by[owns(n).Cluster] = n
+	}
+	for _, n := range s.nodes {
+		at := n
+		for range s.nodes {
+			if own := owns(at); own.Mode == formation.Pending {
+				if at = by[own.Target.Cluster]; at == nil {
+					return nil
+				}
+			}
+		}
+		if owns(at).Mode != formation.Solitary || end != nil && end != at {
+			return nil
+		}
+		end = at
+	}
+	return end
 }
 
 // TestSimRejected: who is rejected is solitary again, and does not ask that fleet for an hour, also across a restart.
