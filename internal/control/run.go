@@ -302,6 +302,7 @@ func (r *runner) dialScheduler(ctx context.Context, endpoint string) error {
 	if r.deps.DialScheduler == nil {
 		return errors.New("this program cannot reach another machine's endpoint")
 	}
+	r.socket = false // from here on it is another machine that does not answer
 	dial, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	t, err := r.deps.DialScheduler(dial, endpoint)
@@ -316,7 +317,7 @@ func (r *runner) dialScheduler(ctx context.Context, endpoint string) error {
 	if r.client != nil {
 		r.client.Close()
 	}
-	r.client, r.socket = NewClient(t, "the machine at "+endpoint), false
+	r.client = NewClient(t, "the machine at "+endpoint)
 	return nil
 }
 

@@ -349,6 +349,10 @@ func TestRedirect(t *testing.T) {
 	if exit, _, _ = f.run(t, flag1("enroll-list", ""), config.Config{Scheduler: "10.1.0.3:6674"}, ""); exit != 5 {
 		t.Errorf("three hops: %d", exit)
 	}
+	f = nodes{"": to("10.1.0.8:6674")}
+	if exit, _, errs = f.run(t, flag1("enroll-list", ""), config.Config{}, ""); exit != 5 || !strings.Contains(errs, "10.1.0.8:6674 does not answer") || !strings.Contains(errs, "remedy: check that the machine runs") {
+		t.Errorf("a leader that is away: %d %q", exit, errs)
+	}
 	f = nodes{"10.1.0.3:6674": to("10.1.0.4:6674"), "10.1.0.4:6674": to("10.1.0.3:6674")}
 	if exit, _, _ = f.run(t, flag1("enroll-list", ""), config.Config{Scheduler: "10.1.0.3:6674"}, ""); exit != 5 {
 		t.Errorf("a circle: %d", exit)
