@@ -74,7 +74,7 @@ FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME
 	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
 
-figures: build/pace-node ## measure, and write docs/figures.md (the parts in namespaces need root)
+figures: build/pace-node ## measure against the goals, and write docs/figures.md (six minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md
 
 DOCS := ./internal/config ./internal/control ./internal/schema

@@ -214,7 +214,7 @@ func commit(ctx context.Context, root string) string {
 	head := git("rev-parse", "HEAD")
 	switch {
 	case head == "":
-		return "unknown: not a git checkout"
+		return "unknown: git names none here"
 	case git("status", "--porcelain", "--untracked-files=no", "--", "*.go", "go.mod", "go.sum") != "":
 		return head + " and changes that are not committed"
 	}
