@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -150,11 +152,18 @@ func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	n.board.Set(n.pinDisagrees.Load(), "pin-disagrees", "--fleet-id does not admit the fleet "+control.Word(own.Cluster)+", which this machine is in; it takes no work")
 }
 
-// seatFor is the id of a learner and the consensus endpoint that it would open, for the remedy of a fleet of one voter.
+// seatFor is the id of a learner and the consensus endpoint that it would open, for the remedy of a fleet of one voter. One
+// that has just been admitted has not said where that is: it is the usual port of where it asked from.
 func seatFor(v *fleet.View) []string {
 	for m := range v.Members() {
-		if m.Role == fleet.RoleLearner && m.Endpoints.Raft != "" {
+		if m.Role != fleet.RoleLearner {
+			continue
+		}
+		if m.Endpoints.Raft != "" {
 			return []string{m.ID, m.Endpoints.Raft}
+		}
+		if host, _, err := net.SplitHostPort(m.Endpoints.FC); err == nil {
+			return []string{m.ID, net.JoinHostPort(host, strconv.Itoa(control.DefaultRaftPort))}
 		}
 	}
 	return nil
