@@ -101,7 +101,7 @@ type Node struct {
 	fcListener     net.Listener
 	adminListener  net.Listener // nil: none
 	fcPort         uint16
-	raftPort       uint16
+	raftPort       uint16 // of --listen-raft
 	advertisedHost string
 	advertisedPort uint16
 	seeds          []formation.Seed
@@ -339,7 +339,6 @@ func (n *Node) openFleet() error {
 		return err
 	}
 	n.serving.Store(n.body)
-	n.raftPort = cmp.Or(n.body.raftPort, n.raftPort)
 	return nil
 }
 

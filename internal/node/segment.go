@@ -77,7 +77,7 @@ func (n *Node) summary() wire.Summary {
 	own, v := n.form.Own(), n.view.Load()
 	s := wire.Summary{Cluster: own.Cluster, State: own.State(), Created: own.Created, Node: n.id, OwnEndpoint: n.endpoint(n.fcPort)}
 	if n.body != nil && n.body.cons != nil {
-		s.RaftEndpoint = n.endpoint(n.raftPort)
+		s.RaftEndpoint = n.endpoint(n.body.raftPort)
 	}
 	if own.Target != nil && s.State == wire.StatePending {
 		s.Pointer = wire.Leader{ID: own.Target.LeaderID, Endpoint: own.Target.Endpoint}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pace-node/internal/config"
 	"pace-node/internal/control"
@@ -125,4 +126,28 @@ type noInterface struct{ netio.DatagramPort }
 
 func (noInterface) Interfaces() []netio.InterfaceChoice {
 	return []netio.InterfaceChoice{{Name: "lo", Why: "loopback"}, {Name: "lo", Why: "loopback"}, {Name: "tun0", Why: "it is down"}}
+}
+
+// TestConsensusPortOfTheKernel: a learner whose consensus port nobody has chosen yet announces none, and arrives.
+func TestConsensusPortOfTheKernel(t *testing.T) {
+	dir := t.TempDir()
+	netsim.Bubble(t, func(t *testing.T) {
+		s := newSim(t, 6, dir)
+		defer s.stop()
+		founder, other := pair(t, s)
+		s.join(t, founder, other)
+		other.Stop()
+		cfg := s.config(1)
+		cfg.Settings.ListenRaft = ":0"
+		cfg.Settings.Labels = map[string]string{"again": "yes"}
+		again, err := Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.nodes[1] = again
+		if !s.until(time.Minute, func() bool { m, _ := founder.View().Member(other.ID()); return m.Labels["again"] == "yes" }) {
+			m, _ := founder.View().Member(other.ID())
+			t.Errorf("its announcement is refused: %+v", m.Endpoints)
+		}
+	})
 }

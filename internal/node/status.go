@@ -230,15 +230,26 @@ func (n *Node) adminAddr() string {
 func (n *Node) endpoints() wire.Endpoints {
 	e := wire.Endpoints{FC: n.fcEndpoint()}
 	if b := n.serving.Load(); b == nil || b.cons != nil {
-		e.Raft = n.endpoint(n.raftPort)
+		e.Raft = n.endpoint(n.consensusPort())
 	}
 	return e
+}
+
+// consensusPort is where voters reach this machine, or would; 0 while only the kernel could tell.
+func (n *Node) consensusPort() uint16 {
+	if b := n.serving.Load(); b != nil && b.raftPort != 0 {
+		return b.raftPort
+	}
+	return n.raftPort
 }
 
 func (n *Node) fcEndpoint() string { return n.endpoint(n.fcPort) }
 
 // endpoint is host:port as advertised, empty while this machine has no address.
 func (n *Node) endpoint(port uint16) string {
+	if port == 0 {
+		return "" // the kernel has not chosen it yet
+	}
 	if host := n.advertisedHost; host != "" {
 		p := port
 		if n.advertisedPort != 0 && port == n.fcPort {

@@ -54,7 +54,6 @@ func (n *Node) install(now time.Time, b *body) {
 	n.board.Clear("fleet-format-newer") // it was said of the store that is put away
 	n.body = b
 	n.serving.Store(b)
-	n.raftPort = cmp.Or(b.raftPort, n.raftPort)
 	b.start()
 	n.leadership(now)
 	n.viewChanged(now, b)
