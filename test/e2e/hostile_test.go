@@ -235,8 +235,8 @@ func TestHostilePeerChangesNothing(t *testing.T) {
 	// Beacons from a thousand addresses that are somebody else's. Those on the segment are few: the kernel's table of
 	// neighbours is one for all namespaces, and other tests live in it.
 	met := a.host.counters("seen")
+	was := a.metrics().of(t, heard)
 	until(t, "a thousand beacons from spoofed addresses are counted", func() (bool, string) {
-		was := a.metrics().of(t, heard)
 		for i := range 1000 {
 			from := netip.AddrFrom4([4]byte{172, 16, byte(i / 250), byte(i%250 + 1)})
 			if i%20 == 0 {
@@ -246,14 +246,14 @@ func TestHostilePeerChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		now := a.metrics().of(t, heard)
-		return now-was >= 500, fmt.Sprintf("%v of 1000", now-was)
+		got := a.metrics().of(t, heard) - was
+		return got >= 1000, fmt.Sprint(got) // what comes faster than it is read is dropped: then it is sent again
 	})
 	spoofed := a.host.counters("seen")
 	if in, out := spoofed["into"].Bytes-met["into"].Bytes, spoofed["out"].Bytes-met["out"].Bytes; out > in || in == 0 {
 		t.Errorf("%d bytes of beacons drew %d bytes", in, out)
 	} else {
-		t.Logf("a thousand spoofed beacons: %d bytes in, %d out", in, out)
+		t.Logf("spoofed beacons: %d bytes in, %d out", in, out)
 	}
 
 	// Junk as fast as one core sends, while an honest machine comes.

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -272,6 +273,20 @@ type client struct {
 func (h *host) client(t *testing.T, key identity.PrivateKey) *client {
 	c := &client{t: t, key: key}
 	c.hub = netio.NewHub(netio.HubConfig{Key: key, Handler: deaf{}, Dialer: h.dial})
+	t.Cleanup(c.hub.Close)
+	return c
+}
+
+// clientFrom is a client at one of the host's other addresses.
+func (h *host) clientFrom(t *testing.T, key identity.PrivateKey, from netip.Addr) *client {
+	c := &client{t: t, key: key}
+	dial := func(ctx context.Context, _, addr string) (conn net.Conn, err error) {
+		h.in(func() {
+			conn, err = (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}).DialContext(ctx, "tcp4", addr)
+		})
+		return conn, err
+	}
+	c.hub = netio.NewHub(netio.HubConfig{Key: key, Handler: deaf{}, Dialer: dial})
 	t.Cleanup(c.hub.Close)
 	return c
 }
