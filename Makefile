@@ -13,7 +13,7 @@ PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64
 RUN          := go run ./test/runner
 STATICCHECK  := build/tools/staticcheck
 
-.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim fuzz figures docs clean vuln packages lint-packages test-packages
+.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim fuzz figures docs clean vuln packages package-macos lint-packages test-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -81,8 +81,22 @@ DOCS := ./internal/config ./internal/control ./internal/schema
 docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas
 	PACE_WRITE_DOCS=1 go test -count=1 -run '^TestDocs' $(DOCS)
 
-packages: ## deb and rpm for amd64 and arm64, bills of materials and SHA256SUMS into dist/ (built twice and compared)
+packages: ## deb, rpm and pkg for amd64 and arm64, bills of materials and SHA256SUMS into dist/ (built twice and compared)
 	cd installer && go vet ./... && go test ./... && go run ./cmd/mkpackages -out ../dist -twice
+	$(MAKE) package-macos
+
+# MACOS_PROGRAM is a universal program that somebody signed, packed in place of the one that is built here.
+package-macos: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+package-macos: darwin-amd64 darwin-arm64 ## macOS's package into dist/, with bills of materials, read back and compared
+	cd installer && go build -o ../build/tools/mkmacpkg ./cmd/mkmacpkg
+	build/tools/mkmacpkg universal -o build/darwin-universal/pace-node build/darwin-amd64/pace-node build/darwin-arm64/pace-node
+	rm -f dist/pace-node-*.pkg dist/pace-node_*_darwin_*.cdx.json
+	for out in build/again.pkg 'dist/pace-node-$(VERSION).pkg'; do \
+		build/tools/mkmacpkg package -o "$$out" -version '$(VERSION)' -binary '$(or $(MACOS_PROGRAM),build/darwin-universal/pace-node)'; done
+	cmp build/again.pkg 'dist/pace-node-$(VERSION).pkg' && rm build/again.pkg
+	for arch in amd64 arm64; do build/tools/mkmacpkg sbom -o 'dist/pace-node_$(VERSION)_darwin_'$$arch.cdx.json -version '$(VERSION)' build/darwin-$$arch/pace-node; done
+	build/tools/mkmacpkg check 'dist/pace-node-$(VERSION).pkg'
+	build/tools/mkmacpkg sums dist
 
 lint-packages: ## lintian, rpmlint, shellcheck and systemd-analyze over what make packages built
 	test/packages/lint.sh dist

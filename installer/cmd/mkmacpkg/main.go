@@ -1,6 +1,7 @@
 // Command mkmacpkg builds macOS's package on any system, without root: `universal` puts the programs for both processors
-// into one, `package` packs that one, `check` reads a package back and compares its parts. universal and package are two
-// steps, so that somebody with a certificate can sign in between.
+// into one, `package` packs that one, `check` reads a package back and compares its parts, `sbom` lists what the linker put
+// into a program, `sums` writes SHA256SUMS over a folder. universal and package are two steps, so that somebody with a
+// certificate can sign in between.
 package main
 
 import (
@@ -12,7 +13,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
+	"pace-node/installer/internal/linuxpkg"
 	"pace-node/installer/macpkg"
 )
 
@@ -20,6 +23,8 @@ const usage = `usage:
   mkmacpkg universal -o FILE PROGRAM...
   mkmacpkg package -o FILE -version DESCRIBED -binary UNIVERSAL [-root TREE]
   mkmacpkg check PACKAGE
+  mkmacpkg sbom -o FILE -version DESCRIBED PROGRAM
+  mkmacpkg sums FOLDER
 `
 
 func main() {
@@ -51,6 +56,10 @@ func run(args []string, stdout io.Writer) error {
 		return build(*out, *version, *binary, *root)
 	case args[0] == "check" && len(rest) == 1:
 		return check(rest[0], stdout)
+	case args[0] == "sbom" && *out != "" && *version != "" && len(rest) == 1:
+		return sbom(*out, *version, rest[0])
+	case args[0] == "sums" && len(rest) == 1:
+		return sums(rest[0])
 	}
 	return errUsage
 }
@@ -74,13 +83,22 @@ func universal(out string, programs []string) error {
 // pages of the manual, in docs/.
 var pages = []string{"pacectl.1", "pace-node.8"}
 
-func build(out, version, binary, root string) error {
+// made is SOURCE_DATE_EPOCH.
+func made() (uint32, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
-	made, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return fmt.Errorf("SOURCE_DATE_EPOCH is %q: it says of what second since 1970 every file is, as in SOURCE_DATE_EPOCH=$(git log -1 --format=%%ct)", text)
+		return 0, fmt.Errorf("SOURCE_DATE_EPOCH is %q: it says of what second since 1970 every file is, as in SOURCE_DATE_EPOCH=$(git log -1 --format=%%ct)", text)
 	}
-	p := macpkg.Plan{Describe: version, Made: uint32(made), Data: os.DirFS(filepath.Join(root, "packaging", "macos")), Pages: map[string][]byte{}}
+	return uint32(n), nil
+}
+
+func build(out, version, binary, root string) error {
+	when, err := made()
+	if err != nil {
+		return err
+	}
+	p := macpkg.Plan{Describe: version, Made: when, Data: os.DirFS(filepath.Join(root, "packaging", "macos")), Pages: map[string][]byte{}}
 	if p.Binary, err = os.ReadFile(binary); err != nil {
 		return err
 	}
@@ -142,4 +160,37 @@ func check(name string, stdout io.Writer) error {
 	fmt.Fprintf(&b, "version %s, %d bytes: the parts agree\n", p.Version, len(data))
 	_, err = io.WriteString(stdout, b.String())
 	return err
+}
+
+// sbom writes the bill of materials of a program in CycloneDX's form, as the Linux packages have it.
+func sbom(out, version, program string) error {
+	when, err := made()
+	if err != nil {
+		return err
+	}
+	_, data, err := (&linuxpkg.Build{Version: version, Time: time.Unix(int64(when), 0).UTC()}).SBOM(program)
+	if err != nil {
+		return err
+	}
+	return write(out, data, 0o644)
+}
+
+const sumsFile = "SHA256SUMS"
+
+// sums writes the checksums of everything in a folder.
+func sums(folder string) error {
+	found, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for _, f := range found {
+		if f.Name() == sumsFile || !f.Type().IsRegular() {
+			continue
+		}
+		if files[f.Name()], err = os.ReadFile(filepath.Join(folder, f.Name())); err != nil {
+			return err
+		}
+	}
+	return write(filepath.Join(folder, sumsFile), []byte(linuxpkg.Sums(files)), 0o644)
 }
