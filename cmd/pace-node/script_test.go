@@ -51,6 +51,9 @@ func TestScripts(t *testing.T) {
 			port, err := freePort()
 			env.Setenv("BEACONS", strconv.Itoa(port))
 			env.Setenv("PACE_STATE_DIR", filepath.Join(env.WorkDir, "none")) // never this machine's own node
+			if env.Getenv("GORACE") == "" {
+				env.Setenv("GORACE", "atexit_sleep_ms=10") // else each command waits for a second under the race detector
+			}
 			env.Values[nodesKey{}] = map[string]*process{}
 			return err
 		},
