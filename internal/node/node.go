@@ -123,6 +123,7 @@ type Node struct {
 	foreign     map[string]foreignSeen
 	lastHeard   map[string]time.Time
 	looked      *fleet.View // that viewChanged saw last
+	grown       string      // the own fleet whose first other machine formation was told of
 	seedSaid    map[string]string
 	relisted    time.Time
 	relistAt    time.Time // the system told of a change; zero: it did not

@@ -277,5 +277,8 @@ func (n *Node) ownHello() wire.Hello {
 	if v := n.view.Load(); v != nil {
 		h.Cluster, h.Epoch = v.Cluster(), v.Epoch()
 	}
+	if b := n.serving.Load(); b != nil {
+		h.Cluster = b.cluster // a new learner has no state yet
+	}
 	return h
 }

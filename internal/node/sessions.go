@@ -127,6 +127,12 @@ func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, er
 	if err != nil {
 		return nil, err
 	}
+	if n.approvedOn.CompareAndSwap(s, nil) {
+		// What it said on this session it said as a machine of another fleet.
+		if err := n.hello(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	n.post(func(now time.Time) { n.announceTo(now, s) })
 	return &followStream{n: n, s: s, ctx: ctx}, nil
 }

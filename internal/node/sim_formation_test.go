@@ -201,6 +201,10 @@ func TestSimApprovalReachesAtOnce(t *testing.T) {
 		if s.want(time.Second, "it announced itself", func() bool { m, ok = a.View().Member(b.id); return ok && m.Arrived }); m.Name != b.name {
 			t.Errorf("the roster names it %q", m.Name)
 		}
+		session := a.hub.ByKey(b.Key())
+		if h, _, ok := session.Hello(); !ok || h.Cluster != a.View().Cluster() {
+			t.Errorf("after its admission it said that it is in %q", h.Cluster)
+		}
 	})
 }
 

@@ -60,6 +60,13 @@ func (s *sim) checkAlarms() {
 	}
 }
 
+// checkIgnored: a machine's own node sends its formation nothing that no table knows.
+func (s *sim) checkIgnored(n *Node) {
+	if got := s.metric(n, "pace_formation_moves_ignored_total"); got != 0 {
+		s.t.Errorf("%s counts %v moves that were ignored", n.name, got)
+	}
+}
+
 // boot starts machine i, again as before where no tweaks are given.
 func (s *sim) boot(i int, tweaks ...tweak) *Node {
 	s.t.Helper()

@@ -135,3 +135,36 @@ func TestSimNoAdmissionWithoutRecord(t *testing.T) {
 		}
 	})
 }
+
+// TestSimGrownBeforeRecord: a founder that ends between the commit of its first admission and the record of it finishes at
+// the next start.
+func TestSimGrownBeforeRecord(t *testing.T) {
+	simulate(t, 24, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=formation-move-refused"}
+		var broken atomic.Bool
+		dir := filepath.Join(s.dir, "m000")
+		a := s.boot(0, func(c *Config) {
+			c.Point = func(name string) {
+				if name == "node.move.record.before" && broken.CompareAndSwap(true, false) {
+					if err := os.Rename(dir, dir+".gone"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.want(5*time.Second, "it waits", func() bool { return s.waits(a, b) })
+		broken.Store(true)
+		s.must(s.grant(a, b))
+		s.want(time.Second, "its record is refused", func() bool { _, ok := condition(a, "formation-move-refused"); return ok })
+		s.must(os.Rename(dir+".gone", dir))
+		s.halt(0)
+		if rec, _, err := statedir.Peek(dir); err != nil || rec.Mode != "solitary" {
+			t.Fatalf("the record says %+v, %v", rec, err)
+		}
+		a = s.boot(0)
+		s.want(2*time.Second, "it is a voter", func() bool { return a.Mode() == formation.Voter })
+		s.want(45*time.Second, "the other one follows", func() bool { return follows(b, a) })
+	})
+}

@@ -135,6 +135,13 @@ func (s *sim) start(i int) *Node {
 }
 
 func (s *sim) stop() {
+	if s.healthy && !s.t.Failed() {
+		for _, n := range s.nodes {
+			if n != nil && n.ask(context.Background(), func(time.Time) {}) == nil {
+				s.checkIgnored(n)
+			}
+		}
+	}
 	var wg sync.WaitGroup
 	for _, n := range s.nodes {
 		if n != nil {

@@ -70,7 +70,8 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 		if v.Established() && !own.Established {
 			n.established(now)
 		}
-		if v.Len() > 1 && (own.Mode == formation.Solitary || own.Mode == formation.Pending) {
+		if v.Len() > 1 && (own.Mode == formation.Solitary || own.Mode == formation.Pending) && n.grown != v.Cluster() {
+			n.grown = v.Cluster() // formation keeps it until it is done
 			n.step(now, formation.Event{Kind: formation.EvOwnFleetRecordedMachine})
 		}
 	}
