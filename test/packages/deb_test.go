@@ -203,4 +203,22 @@ func TestSeedAtInstall(t *testing.T) {
 	l.run(1, "sed -i s/10.79.0.66/10.79.0.55/ /etc/default/pace-node; DEBIAN_FRONTEND=noninteractive dpkg-reconfigure pace-node; systemctl restart pace-node")
 	l.same("reconfigured after an edit", seeds(), "10.79.0.55:6674 fleet-seed,")
 	l.run(1, "dpkg -P pace-node; test -z \"$(debconf-show pace-node)\"")
+
+	// A settings file that was there before the package, as configuration management writes it.
+	l.run(1, "echo PACE_FLEET_SEED=10.79.0.44 >/etc/default/pace-node; DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i /root/"+newVersion+".deb")
+	l.same("written before the install", seeds()+l.run(1, "cat /etc/default/pace-node"), "10.79.0.44:6674 fleet-seed,PACE_FLEET_SEED=10.79.0.44")
+}
+
+// TestHelperInTheSandbox: what the service's sandbox leaves to a provisioning helper.
+func TestHelperInTheSandbox(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	l.script(commandTime, "push", "1", "../../docs/examples/helper.sh", "/usr/local/bin/helper")
+	l.run(1, "chmod 755 /usr/local/bin/helper; echo PACE_PROVISION_HELPER=/usr/local/bin/helper >/etc/default/pace-node; "+
+		"DEBIAN_FRONTEND=noninteractive dpkg --force-confold -i /root/"+newVersion+".deb")
+	said := l.until(1, 30*time.Second, "pacectl queue run-helper host1 --json")
+	if !strings.Contains(said, "\"v\":1") {
+		t.Errorf("the helper said %s", said)
+	}
+	l.until(1, 90*time.Second, "find /var/lib/pace-node -name motd | grep -q .")
 }
