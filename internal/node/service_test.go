@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +13,15 @@ import (
 func TestStatusIsToldWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		mode, failures := "solitary", 0
+		var mode atomic.Value
+		mode.Store("solitary")
+		failures := 0
 		var heard []string
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			tellStatus(ctx, func(s string) error { heard = append(heard, s); return errors.New("nobody listens") },
-				func() string { return mode }, func(err error) {
+				func() string { return mode.Load().(string) }, func(err error) {
 					if err != nil {
 						failures++
 					}
@@ -26,7 +29,7 @@ func TestStatusIsToldWhenItChanges(t *testing.T) {
 		}()
 		for _, m := range []string{"solitary", "solitary", "pending", "learner", "learner"} {
 			synctest.Wait()
-			mode = m
+			mode.Store(m)
 			time.Sleep(statusEvery)
 		}
 		synctest.Wait()
