@@ -13,7 +13,11 @@ import (
 )
 
 // notYet are flags that the pages name as missing, or that belong to other programs.
-var notYet = map[string]bool{"provision-pki": true, "install-service": true, "tags": true}
+var notYet = map[string]bool{"provision-pki": true, "install-service": true, "tags": true,
+	// pkgutil, socketfilterfw, codesign, productsign, notarytool
+	"expand": true, "payload-files": true, "pkg-info": true, "pkgs": true, "setglobalstate": true, "listapps": true,
+	"sign": true, "options": true, "timestamp": true, "identifier": true, "keychain-profile": true, "wait": true,
+}
 
 // settings are names of the fleet's settings that look like a package's.
 var settings = map[string]bool{"provision.paused": true, "provision.profile": true}
