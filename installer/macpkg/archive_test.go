@@ -2,7 +2,10 @@ package macpkg
 
 import (
 	"bytes"
+	"compress/zlib"
+	"crypto/sha256"
 	"debug/macho"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -216,6 +219,37 @@ func TestXarRoundTrip(t *testing.T) {
 		if _, err := WriteXar(list, made); !errors.Is(err, ErrPlan) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestXarSigned reads what a package is when somebody has signed it: the table of contents with SHA-256 and a signature that
+// is not looked at.
+func TestXarSigned(t *testing.T) {
+	toc := []byte(`<xar><toc><checksum style="sha256"><size>32</size><offset>0</offset></checksum><signature style="RSA"><size>4</size><offset>32</offset>` +
+		`<KeyInfo xmlns="http://www.w3.org/2000/09/xmldsig#"><X509Data><X509Certificate>AAAA</X509Certificate></X509Data></KeyInfo></signature>` +
+		`<file id="1"><mode>0644</mode><type>file</type><name>x</name></file></toc></xar>`)
+	archive := func(kind byte, damage byte) []byte {
+		var packed bytes.Buffer
+		z := zlib.NewWriter(&packed)
+		z.Write(toc)
+		z.Close()
+		sum := sha256.Sum256(packed.Bytes())
+		sum[0] ^= damage
+		b := append([]byte("xar!"), 0, 28, 0, 1)
+		b = binary.BigEndian.AppendUint64(b, uint64(packed.Len()))
+		b = binary.BigEndian.AppendUint64(b, uint64(len(toc)))
+		return slices.Concat(b, []byte{0, 0, 0, kind}, packed.Bytes(), sum[:], []byte("sign"))
+	}
+	if got, err := ReadXar(archive(3, 0)); err != nil || len(got) != 1 || got[0].Path != "x" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for kind, says := range map[byte]string{1: "has no checksum", 2: "kind 2", 4: "kind 4"} {
+		if _, err := ReadXar(archive(kind, 0)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), says) {
+			t.Errorf("kind %d: %v", kind, err)
+		}
+	}
+	if _, err := ReadXar(archive(3, 1)); !errors.Is(err, ErrFormat) {
+		t.Errorf("another checksum: %v", err)
 	}
 }
 

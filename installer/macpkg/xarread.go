@@ -22,6 +22,16 @@ const (
 	xarMaxDepth  = 32       // folders in folders, read at most
 )
 
+// xarKind is a checksum of the table of contents: the header's number, the table's word, bytes.
+type xarKind struct {
+	number uint32
+	style  string
+	size   int
+}
+
+// xarKinds: the second is what signing a package makes of it.
+var xarKinds = []xarKind{{xarSHA1, "sha1", sha1.Size}, {3, "sha256", sha256.Size}}
+
 type xarDoc struct {
 	TOC struct {
 		Checksum *xarSum   `xml:"checksum"`
@@ -76,8 +86,9 @@ func ReadXar(data []byte) ([]Member, error) {
 	if headerSize < xarHeaderSize || headerSize > uint64(len(data)) || packed > uint64(len(data))-headerSize || plain > xarMaxTOC {
 		return nil, xarWrong("a header of %d bytes and a table of %d, %d compressed, in %d bytes", headerSize, plain, packed, len(data))
 	}
-	if be.Uint32(data[24:]) != xarSHA1 {
-		return nil, xarWrong("checksums of kind %d: 1, SHA-1, is read", be.Uint32(data[24:]))
+	kind := slices.IndexFunc(xarKinds, func(k xarKind) bool { return k.number == be.Uint32(data[24:]) })
+	if kind < 0 {
+		return nil, xarWrong("checksums of kind %d: 1, SHA-1, and 3, SHA-256, are read", be.Uint32(data[24:]))
 	}
 	tocPacked, heap := data[headerSize:headerSize+packed], data[headerSize+packed:]
 	toc, err := inflate(tocPacked, plain)
@@ -88,12 +99,13 @@ func ReadXar(data []byte) ([]Member, error) {
 	if err := xml.Unmarshal(toc, &doc); err != nil {
 		return nil, xarWrong("the table of contents: %w", err)
 	}
-	c := doc.TOC.Checksum
-	if c == nil || !strings.EqualFold(c.Style, "sha1") || c.Size != sha1.Size || c.Offset > uint64(len(heap)) || c.Size > uint64(len(heap))-c.Offset {
+	c, size := doc.TOC.Checksum, uint64(xarKinds[kind].size)
+	if c == nil || !strings.EqualFold(c.Style, xarKinds[kind].style) || c.Size != size || c.Offset > uint64(len(heap)) || size > uint64(len(heap))-c.Offset {
 		return nil, xarWrong("the table of contents has no checksum")
 	}
-	if sum := sha1.Sum(tocPacked); !bytes.Equal(sum[:], heap[c.Offset:c.Offset+c.Size]) {
-		return nil, xarWrong("the table of contents is not what its checksum says")
+	c.Text = hex.EncodeToString(heap[c.Offset : c.Offset+size])
+	if err := c.verify(tocPacked); err != nil {
+		return nil, xarWrong("the table of contents: %w", err)
 	}
 	var out []Member
 	if err := xarMembers(&out, map[string]bool{}, doc.TOC.Files, "", heap, 0); err != nil {
