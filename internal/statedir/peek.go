@@ -39,10 +39,16 @@ func peek(path string, who *owner, wait time.Duration) (Record, identity.Private
 	if err != nil {
 		return Record{}, identity.PrivateKey{}, err
 	}
+	again := true
 	for end := time.Now().Add(wait); ; time.Sleep(pollEvery) {
 		record, key, err := peekOnce(path, who)
 		if err == nil {
 			return record, key, nil
+		}
+		if again && !errors.Is(err, ErrEmpty) {
+			// Key and record are two files: one that is written between the two looks makes them disagree, once.
+			again = false
+			continue
 		}
 		// Only what a start in progress looks like is worth waiting for, and a start has made the lock's file first.
 		_, locked := os.Lstat(filepath.Join(path, LockFile))
