@@ -37,7 +37,7 @@ func boot(t *testing.T, hosts int) *lab {
 		t.Skip("booting systems needs root")
 	}
 	labs++
-	l := &lab{t: t, dir: filepath.Join(t.TempDir(), "lab"), prefix: fmt.Sprintf("pk%d", labs)}
+	l := &lab{t: t, dir: filepath.Join(t.TempDir(), "lab"), prefix: fmt.Sprintf("pk%d-%d", os.Getpid(), labs)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for i := 1; i <= hosts; i++ {
