@@ -73,6 +73,7 @@ sim: ## fifty nodes powered on together over a simulated segment, SEEDS times, i
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME
 	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
+	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./macpkg
 
 figures: build/pace-node ## measure against the goals, and write docs/figures.md (six minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md

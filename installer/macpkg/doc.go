@@ -91,7 +91,7 @@ func sorted(entries []Entry) ([]Entry, error) {
 		}
 	}
 	if len(out) == 0 || out[0].Path != "." || !out[0].dir() {
-		return nil, fmt.Errorf("%w: a payload begins with the folder .", ErrPlan)
+		return nil, fmt.Errorf("%w: the payload has no root, the folder \".\"", ErrPlan)
 	}
 	return out, nil
 }

@@ -85,10 +85,10 @@ func Open(data []byte) (*Package, error) {
 		return nil
 	}
 	if out.Payload, err = unpacked(body(Component + "/Payload")); err != nil {
-		return nil, fmt.Errorf("Payload: %w", err)
+		return nil, fmt.Errorf("the member Payload: %w", err)
 	}
 	if out.Scripts, err = unpacked(body(Component + "/Scripts")); err != nil {
-		return nil, fmt.Errorf("Scripts: %w", err)
+		return nil, fmt.Errorf("the member Scripts: %w", err)
 	}
 	if out.Bom, err = ReadBom(body(Component + "/Bom")); err != nil {
 		return nil, err
@@ -101,14 +101,14 @@ func Open(data []byte) (*Package, error) {
 	}
 	var info packageInfo
 	if err := xml.Unmarshal(body(Component+"/PackageInfo"), &info); err != nil {
-		return nil, fmt.Errorf("PackageInfo: %w", err)
+		return nil, fmt.Errorf("the member PackageInfo: %w: %w", ErrFormat, err)
 	}
 	if err := out.agrees(info); err != nil {
 		return nil, err
 	}
 	var d distribution
 	if err := xml.Unmarshal(body("Distribution"), &d); err != nil {
-		return nil, fmt.Errorf("Distribution: %w", err)
+		return nil, fmt.Errorf("the member Distribution: %w: %w", ErrFormat, err)
 	}
 	for _, r := range []named{d.License, d.Conclusion} {
 		if body("Resources/"+r.File) == nil {

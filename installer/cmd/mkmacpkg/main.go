@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("not understood\n" + usage)
+var errUsage = errors.New("not understood\n" + strings.TrimSpace(usage))
 
 func run(args []string, stdout io.Writer) error {
 	if len(args) == 0 {
