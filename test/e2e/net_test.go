@@ -179,6 +179,7 @@ func TestVPNThatTakesTheDefaultRoute(t *testing.T) { // field case P02
 		t.Errorf("%v: %+v", err, c)
 	}
 	a.shows("that it leads", func(d nodeDoc) bool { return d.View.Leads })
+	nextSecond(t)
 	b := l.hosts[1].start(t, "birch", metered)
 	proven(t, a, b)
 	if line := lineWith(strings.SplitAfterN(a.log.String(), "pace-node serves", 2)[1], "pace-node serves"); !strings.Contains(line, "advertised=10.1.0.2:6674") {
