@@ -50,9 +50,8 @@ $(STATICCHECK): tools/go.mod
 lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tidy
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt wants: $$out"; exit 1; fi
 	go mod tidy -diff
-	for os in linux windows darwin; do GOOS=$$os $(STATICCHECK) ./...; done
-	$(STATICCHECK) -tags e2e ./test/...
-	$(STATICCHECK) -tags packages ./test/packages/
+	printf '%s\n' 'linux: GOOS=linux' 'windows: GOOS=windows' 'darwin: GOOS=darwin' 'e2e: GOOS=linux -tags=e2e' \
+		'packages: GOOS=linux -tags=packages' 'crashpoints: GOOS=linux -tags=crashpoints' | $(STATICCHECK) -matrix ./...
 
 e2e: build/pace-node ## whole nodes as processes: in network namespaces (needs root; skipped by name without), and crashing at every point over loopback
 	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...

@@ -93,7 +93,7 @@ func ParseSeed(text string) (hostport string, err error) {
 	case len(text) > MaxSeedText:
 		return refuse(ErrSeedHost)
 	}
-	host, port := text, ""
+	var host, port string
 	hasPort := false
 	if rest, ok := strings.CutPrefix(text, "["); ok {
 		inner, after, closed := strings.Cut(rest, "]")

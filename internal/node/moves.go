@@ -304,7 +304,7 @@ var errStopping = errors.New("the node is stopping")
 
 // foreignSeen is a fleet that is reported as visible.
 type foreignSeen struct {
-	cluster, detail, remedy string
+	cluster, detail string
 }
 
 func (n *Node) foreignVisible(a formation.Action) {

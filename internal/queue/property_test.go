@@ -13,7 +13,6 @@ type world struct {
 	q       *Queue
 	now     time.Time
 	running map[string]Job // what workers hold, by id
-	begun   map[string]bool
 	lead    bool
 }
 

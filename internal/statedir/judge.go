@@ -3,6 +3,7 @@ package statedir
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,4 +112,8 @@ func shellQuote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func ordinaryWords(path string) string {
+	return fmt.Sprintf("make it yours (chown -R %d %s) or give --state-dir another one", os.Geteuid(), shellQuote(path))
 }

@@ -105,7 +105,3 @@ func openLock(path string) (f *os.File, created bool, err error) {
 }
 
 func removeLock(path string) { os.Remove(path) }
-
-func ordinaryWords(path string) string {
-	return fmt.Sprintf("make it yours (chown -R %d %s) or give --state-dir another one", os.Geteuid(), shellQuote(path))
-}

@@ -150,7 +150,3 @@ func openLock(path string) (f *os.File, created bool, err error) {
 
 // removeLock leaves the file: removing one that another process may have open is not possible here, and harmless to skip.
 func removeLock(string) {}
-
-func ordinaryWords(path string) string {
-	return fmt.Sprintf(`takeown /F "%s" /A /R, or give --state-dir another one`, path)
-}

@@ -100,8 +100,6 @@ func gen64() *rapid.Generator[[64]byte] {
 	return rapid.Custom(func(t *rapid.T) [64]byte { return [64]byte(genBytes(64).Draw(t, "b")) })
 }
 
-func genID() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9._-]{1,64}`) }
-
 // genText is any UTF-8 of min..max bytes.
 func genText(min, max int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {

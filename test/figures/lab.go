@@ -61,7 +61,6 @@ type node struct {
 	cmd            *exec.Cmd
 	began          time.Time // when the process was forked
 	done           chan struct{}
-	reader         sync.WaitGroup
 
 	mu     sync.Mutex
 	events []event

@@ -133,19 +133,12 @@ type measurer struct {
 // figure is what was measured for one row, in the row's unit.
 type figure struct {
 	values []float64
-	note   string
 	err    error
 }
 
 func (m *measurer) add(id string, values ...float64) {
 	f := m.figures[id]
 	f.values = append(f.values, values...)
-	m.figures[id] = f
-}
-
-func (m *measurer) note(id, note string) {
-	f := m.figures[id]
-	f.note = note
 	m.figures[id] = f
 }
 
