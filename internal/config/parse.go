@@ -171,13 +171,18 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		return nil, call, verbErr
 	}
 	if tool && call.Name == "" {
-		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); slices.Equal(call.Words, []string{"help"}) {
+		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); len(call.Words) > 0 && call.Words[0] == "help" {
 			call = VerbCall{Name: "help"} // a person's first try
 		}
 		if len(*typed[dryRun]) > 0 && (len(call.Words) < 2 || !slices.Equal(call.Words[:2], dryRunOf)) {
 			return nil, call, &UsageError{"--" + dryRun + " belongs to pacectl " + strings.Join(dryRunOf, " ") + ", which configures nothing", "leave it out"}
 		}
+	} else if tool && call.Name == "help" {
+		// a word beside it is what the person wants to know about; one page holds them all
 	} else if set.NArg() > 0 {
+		if tool {
+			return nil, call, &UsageError{fmt.Sprintf("pacectl --%s takes no word, and was given %s", call.Name, clip(set.Arg(0))), "leave one of them out"}
+		}
 		return nil, call, &UsageError{fmt.Sprintf("%s is not a flag", clip(set.Arg(0))),
 			"pace-node takes flags only (pace-node --help); an operator's words belong to pacectl"}
 	}

@@ -237,10 +237,13 @@ func TestToolWords(t *testing.T) {
 	if _, _, err := (sources{tool: true, args: []string{"--listen=:1"}}).parse(); !errors.As(err, &usage) {
 		t.Errorf("pacectl --listen: %v, want a usage error", err)
 	}
-	for _, arg := range []string{"--help", "-h", "help"} {
-		if _, call, err := (sources{tool: true, args: []string{arg}}).parse(); err != nil || call.Name != "help" {
-			t.Errorf("pacectl %s: %v %v", arg, call, err)
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"help", "member"}, {"member", "--help"}, {"member", "forget", "web1", "-h"}} {
+		if _, call, err := (sources{tool: true, args: args}).parse(); err != nil || call.Name != "help" {
+			t.Errorf("pacectl %s: %v %v", args, call, err)
 		}
+	}
+	if _, _, err := (sources{tool: true, args: []string{"--version", "member"}}).parse(); !errors.As(err, &usage) || strings.Contains(err.Error(), "flags only") {
+		t.Errorf("pacectl --version member: %v, want a usage error of pacectl", err)
 	}
 }
 
