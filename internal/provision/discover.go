@@ -26,7 +26,7 @@ func (p *Provisioner) round(now time.Time) {
 		return
 	}
 	if why := p.deps.Queue.PausedBy(); why != 0 {
-		p.log.Info("discovery is paused", "why", PauseText(why))
+		p.log.Info("members are not asked: provisioning is paused", "why", PauseText(why))
 		return
 	}
 	if p.discovering {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,8 +163,8 @@ func TestNothingToProvisionWith(t *testing.T) {
 		if f.handOvers != 1 || f.conditions["provisioning-helper-missing"] == "" {
 			t.Fatalf("hand-overs %d, conditions %v", f.handOvers, f.conditions)
 		}
-		if _, err := f.p.Reprovision(context.Background(), "a"); err == nil {
-			t.Fatal("queued though there is nothing to provision with")
+		if _, err := f.p.Reprovision(context.Background(), "a"); err == nil || !strings.Contains(err.Error(), "--provision-helper=") || strings.Contains(err.Error(), "resume") {
+			t.Fatalf("there is nothing to provision with, and resuming would not help: %v", err)
 		}
 		time.Sleep(5 * time.Minute)
 		if f.handOvers != 1 || len(f.records) != 0 { // nobody is parked

@@ -108,7 +108,11 @@ func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time)
 			case row.Answer == queue.AnswerUnknown && standing != StandingMember:
 				text, hint = wire.Printable(id)+" is not a member of this fleet", "pacectl member list"
 			case row.Answer == queue.AnswerPaused:
-				text += " (" + PauseText(p.deps.Queue.PausedBy()) + ")"
+				why := p.deps.Queue.PausedBy()
+				text += " (" + PauseText(why) + ")"
+				if why&queue.PauseNothingToProvisionWith != 0 { // resuming would not help
+					hint = "give the leader a usable --provision-helper=PATH or --provision-default=FILE"
+				}
 			case row.Answer == queue.AnswerUnknown, row.Answer == queue.AnswerConfirmed, row.Answer == queue.AnswerRunning:
 				hint += " " + id
 			}
