@@ -41,7 +41,7 @@ var (
 	ErrNoRow        = errors.New("no machine is waiting under that id: see --enroll-list, or approve it ahead with --cluster-admit-learner=<id>@<key>")
 	ErrOtherKey     = errors.New("the waiting machine asks under another key: compare the key with what its --print-identity prints, and approve exactly that")
 	ErrAmbiguous    = errors.New("more than one key asks under that id: name the one to reject as <id>@<key>")
-	ErrDecided      = errors.New("that machine is approved already: forget it with --cluster-forget=<id> to take it back")
+	ErrDecided      = errors.New("that machine is approved already: nothing to do, or take it back with --cluster-forget=<id>")
 	ErrWindowText   = errors.New("an auto-approve window is a duration such as 15m, or off")
 	ErrWindowZero   = errors.New("an auto-approve window is longer than 0; off ends it")
 	ErrWindowLong   = errors.New("an auto-approve window is at most 24h")

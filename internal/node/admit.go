@@ -389,6 +389,10 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 	switch c.Op {
 	case wire.ControlApprove:
 		id, key, _ := wire.ControlMember(c.Argument)
+		if rev, revoked := n.view.Load().Revoked(key); revoked { // its row may still say approved, which it no longer is
+			return done, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("the key of %s was revoked at revision %d and is never admitted again", wire.Printable(id), rev),
+				"on that machine: pace-node --reset-identity; then it asks again under a new id")
+		}
 		err = n.ask(ctx, func(now time.Time) {
 			var row enroll.RowID
 			if row, refused = n.list.Approve(now, id, key); refused == nil {

@@ -126,6 +126,11 @@ func TestConditionsOfAFleet(t *testing.T) {
 		if c, ok := raised(other, "own-key-revoked"); !ok || strings.Count(c.Detail, founder.View().Cluster()) != 1 {
 			t.Errorf("%+v, want the fleet named once", c)
 		}
+		// Its row still says approved: who wants it back is told of the key, not to forget it once more.
+		var e *wire.Error
+		if _, err := s.approve(founder, other); !errors.As(err, &e) || !strings.Contains(e.Text, "revoked") || !strings.Contains(e.Hint, "--reset-identity") {
+			t.Errorf("a forgotten machine is approved once more: %v", err)
+		}
 	})
 }
 
