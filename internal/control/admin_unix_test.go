@@ -204,6 +204,9 @@ func TestCallOverTheSocket(t *testing.T) {
 	if !errors.As(err, &nobody) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no socket: %v", err)
 	}
+	if said := err.Error(); strings.Count(said, "nothing.sock") != 1 || strings.Contains(said, "Status") || strings.Contains(said, "lstat") {
+		t.Errorf("no socket: %q names the path once, and neither verb nor system call", said)
+	}
 }
 
 // TestManyAskers: more askers than places are all answered, and a silent one

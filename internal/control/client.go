@@ -48,6 +48,10 @@ func DialAdmin(paths ...string) *Client {
 				if err == nil {
 					return c, nil
 				}
+				var twice *fs.PathError // it names the path too
+				if errors.As(err, &twice) {
+					err = twice.Err
+				}
 				err = fmt.Errorf("%s: %w", path, err)
 				if !errors.Is(err, fs.ErrNotExist) {
 					return nil, err
@@ -105,10 +109,13 @@ func (c *Client) Call(ctx context.Context, verb wire.Verb, payload []byte) ([]by
 		defer cancel()
 	}
 	nobody := func(err error) error { return &NobodyError{Where: c.where, Err: err} }
+	var unopened error
 	answer, err := netio.Call(ctx, opener(func(ctx context.Context) (net.Conn, error) {
 		dial, cancel := context.WithTimeout(ctx, dialTime)
 		defer cancel()
-		return c.open(dial)
+		conn, err := c.open(dial)
+		unopened = err
+		return conn, err
 	}), verb, payload)
 	var refused *wire.Error
 	switch {
@@ -118,6 +125,8 @@ func (c *Client) Call(ctx context.Context, verb wire.Verb, payload []byte) ([]by
 		return nil, refused
 	case errors.Is(err, netio.ErrFrameTooLarge):
 		return nil, fmt.Errorf("the request is too large: %w", err)
+	case unopened != nil:
+		return nil, nobody(unopened) // which verb could not be sent says nothing
 	}
 	return nil, nobody(err)
 }
@@ -161,7 +170,7 @@ func nobodyRemedy(err error, socket bool) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "look at the node's log, then try again"
 	case socket:
-		return "start the node (sudo systemctl start pace-node), check --state-dir, or name another machine with --scheduler=HOST"
+		return "start the node (pace-node, or sudo systemctl start pace-node where a package installed it), check --state-dir, or name another machine with --scheduler=HOST"
 	}
 	return "check that the machine runs and that TCP port 6674 reaches it"
 }

@@ -380,7 +380,11 @@ func (d *AuditList) Text() string {
 	d.finish()
 	var l lines
 	l.add("view %s", viewText(d.View))
-	if len(d.Entries) == 0 {
+	switch {
+	case len(d.Entries) > 0:
+	case d.View.Mode == "learner":
+		l.add("(a learner does not hold the record: ask a voter, pacectl audit --scheduler=HOST)")
+	default:
 		l.add("(nothing recorded)")
 	}
 	for _, e := range d.Entries {

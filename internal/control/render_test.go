@@ -280,6 +280,9 @@ func TestQueueTexts(t *testing.T) {
 }
 
 func TestOtherTexts(t *testing.T) {
+	if said := (&AuditList{View: View{Mode: "learner"}}).Text(); !strings.Contains(said, "ask a voter") || strings.Contains(said, "nothing recorded") {
+		t.Errorf("a learner says of the record it does not hold: %s", said)
+	}
 	audit := AuditList{View: View{Leads: true}, Entries: []AuditEntry{{At: 1767225600, By: testKey, Did: "approve", What: idA + " web1", Revision: 9}}}
 	if diff := cmp.Diff(text("view of the leader itself, current", "2026-01-01T00:00:00Z 9 approve "+testKey+" "+idA+" web1"), audit.Text()); diff != "" {
 		t.Error(diff)
