@@ -56,11 +56,14 @@ lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tid
 e2e: build/pace-node ## whole nodes as processes: in network namespaces (needs root; skipped by name without), and crashing at every point over loopback
 	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...
 
+# Built and then run: go run would make Ctrl-C, its proper end, an error.
 demo: build/pace-node ## four nodes on this machine find one another, join and are provisioned; runs until Ctrl-C
-	go run ./test/demo -binary build/pace-node
+	@go build -o build/tools/demo ./test/demo
+	@build/tools/demo -binary build/pace-node
 
 demo-check: build/pace-node ## the demo, each step asserted, ending by itself
-	go run ./test/demo -binary build/pace-node -check
+	@go build -o build/tools/demo ./test/demo
+	@build/tools/demo -binary build/pace-node -check
 
 bench: ## every benchmark
 	go test -run '^$$' -bench . -benchmem ./internal/...
