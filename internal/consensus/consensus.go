@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -82,7 +83,7 @@ type Config struct {
 	NodeID, Cluster string
 	Layer           Layer // closed by Close
 	Logger          *slog.Logger
-	Bootstrap       *Bootstrap
+	Bootstrap       *Bootstrap // nil: the store was founded before, and one that is missing is refused
 	// OnApply is called on the applier's goroutine for every applied command, in order, before Apply returns; it must not
 	// block. A start replays what no snapshot holds, and that is told too.
 	OnApply func(Entry)
@@ -116,10 +117,13 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	path := filepath.Join(cfg.Dir, storeFile)
+	if _, err := os.Lstat(path); cfg.Bootstrap == nil && errors.Is(err, os.ErrNotExist) {
+		return nil, damaged(path, errors.New("it is missing, and the fleet is kept in it"))
+	}
 	if err := claimFolder(cfg); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(cfg.Dir, storeFile)
 	if err := makeStore(cfg, path); err != nil {
 		return nil, err
 	}

@@ -46,9 +46,6 @@ func makeStore(cfg Config, path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if cfg.Bootstrap == nil {
-		return fmt.Errorf("the consensus store in %s is empty and nothing says how to found it", cfg.Dir)
-	}
 	fail := func(err error) error { return fmt.Errorf("found the consensus store in %s: %w", cfg.Dir, err) }
 	// What a crash left under that name was never used.
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {

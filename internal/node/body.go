@@ -104,9 +104,14 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 		Silent: func() time.Duration { return b.cons.LastContact() },
 		Now:    time.Now,
 	})
+	// An established fleet's roster and revocations are in its store: one that is gone is a loss, and is never founded anew.
+	var bootstrap *consensus.Bootstrap
+	if !rec.Established {
+		bootstrap = &consensus.Bootstrap{Created: rec.Created, Member: n.founder(b.raftPort)}
+	}
 	b.cons, err = consensus.Open(ctx, consensus.Config{
 		Dir: filepath.Join(n.dir.Path(), statedir.ConsensusDir), NodeID: n.id, Cluster: rec.Cluster, Layer: layer, Logger: n.log,
-		Bootstrap: &consensus.Bootstrap{Created: rec.Created, Member: n.founder(b.raftPort)},
+		Bootstrap: bootstrap,
 		OnApply: func(e consensus.Entry) {
 			b.source.Publish(follow.Entry{Prev: e.Prev, Revision: e.Revision, Command: e.Command, View: e.View, Result: e.Result})
 		},
@@ -352,9 +357,13 @@ func (n *Node) archiveOthers(rec statedir.Record) error {
 			}
 			owner = rec.Cluster
 		}
+		if s.keep && rec.Established {
+			// No move leaves this: a move to another fleet's store passes through a fleet of one that is not established.
+			return fmt.Errorf("%w: %s names fleet %q, and the formation record says fleet %q; nothing was changed: put that folder back from a backup, or move the state directory away and let this machine join again", consensus.ErrOtherCluster, path, owner, rec.Cluster)
+		}
 		to, err := n.dir.Archive(owner, s.name)
 		if err != nil {
-			return err
+			return fmt.Errorf("put the store in %s away under archive/: %w", path, err)
 		}
 		n.log.Info("store archived", "fleet", owner, "to", to)
 	}

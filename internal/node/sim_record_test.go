@@ -1,14 +1,18 @@
 package node
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"pace-node/internal/consensus"
 	"pace-node/internal/formation"
 	"pace-node/internal/statedir"
 )
@@ -167,4 +171,73 @@ func TestSimGrownBeforeRecord(t *testing.T) {
 		s.want(2*time.Second, "it is a voter", func() bool { return a.Mode() == formation.Voter })
 		s.want(45*time.Second, "the other one follows", func() bool { return follows(b, a) })
 	})
+}
+
+// TestSimFounderWithoutItsStore: a founder with members whose store is gone, or is named another fleet's, does not start:
+// it would lead an empty fleet of the same id, without a roster and without a revocation.
+func TestSimFounderWithoutItsStore(t *testing.T) {
+	simulate(t, 24, func(t *testing.T, s *sim) {
+		dir := s.dir
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		fleet, revision := a.View().Cluster(), a.View().Revision()
+		s.halt(0)
+		store := filepath.Join(dir, "m000", statedir.ConsensusDir)
+		other := strings.Repeat("ab", 16)
+		for _, c := range []struct {
+			name      string
+			hurt, fix func() error
+			is        error
+			says      []string
+		}{
+			{"folder gone", func() error { return os.Rename(store, store+".away") }, func() error { return os.Rename(store+".away", store) },
+				consensus.ErrDamaged, []string{filepath.Join(store, "raft.db"), "missing", "nothing was changed", "backup"}},
+			{"file gone", func() error { return os.Rename(filepath.Join(store, "raft.db"), store+".db") }, func() error { return os.Rename(store+".db", filepath.Join(store, "raft.db")) },
+				consensus.ErrDamaged, []string{filepath.Join(store, "raft.db"), "missing", "nothing was changed", "backup"}},
+			{"another fleet's", func() error { return os.WriteFile(filepath.Join(store, "cluster"), []byte(other+"\n"), 0o600) },
+				func() error { return os.WriteFile(filepath.Join(store, "cluster"), []byte(fleet+"\n"), 0o600) },
+				consensus.ErrOtherCluster, []string{store, other, fleet, "nothing was changed", "backup"}},
+			{"nobody's", func() error { return os.WriteFile(filepath.Join(store, "cluster"), []byte("\x01no id\n"), 0o600) },
+				func() error { return os.WriteFile(filepath.Join(store, "cluster"), []byte(fleet+"\n"), 0o600) },
+				consensus.ErrOtherCluster, []string{store, "\\x01no id", fleet, "nothing was changed", "backup"}},
+		} {
+			s.must(c.hurt())
+			before := names(t, filepath.Join(dir, "m000"))
+			n, err := Start(s.config(0))
+			if err == nil {
+				n.Stop()
+				t.Fatalf("%s: it starts", c.name)
+			}
+			if !errors.Is(err, c.is) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			for _, word := range c.says {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%s: %q does not say %q", c.name, err, word)
+				}
+			}
+			if after := names(t, filepath.Join(dir, "m000")); !slices.Equal(before, after) {
+				t.Errorf("%s: the state directory held\n%q, and now\n%q", c.name, before, after)
+			}
+			s.must(c.fix())
+		}
+		a = s.boot(0)
+		if v := a.View(); v.Cluster() != fleet || v.Revision() < revision || !v.Holds(b.ID(), b.Key()) {
+			t.Errorf("with its store back it holds revision %d of %s", v.Revision(), v.Cluster())
+		}
+	})
+}
+
+// names are the paths of everything under a folder.
+func names(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		out = append(out, path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
