@@ -91,21 +91,23 @@ type Config struct {
 	NoSync bool
 	// Point is called at each of Points; may be nil.
 	Point func(name string)
+	fault func() error // tests only
 }
 
 // Consensus is one voter's share of the fleet's log.
 type Consensus struct {
-	cfg    Config
-	raft   *raft.Raft
-	trans  *transport
-	store  *raftboltdb.BoltStore
-	fsm    *machine
-	lead   chan bool
-	done   chan struct{}
-	wait   sync.WaitGroup
-	closed sync.Once
-	err    error
-	heard  atomic.Int64 // commits
+	cfg     Config
+	raft    *raft.Raft
+	trans   *transport
+	store   *raftboltdb.BoltStore
+	durable *pointed // store, as raft writes it
+	fsm     *machine
+	lead    chan bool
+	done    chan struct{}
+	wait    sync.WaitGroup
+	closed  sync.Once
+	err     error
+	heard   atomic.Int64 // commits
 }
 
 // Open opens or founds the store in cfg.Dir and starts raft. A fleet of one leads, and holds its founding entry, when
@@ -164,8 +166,8 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	if err != nil {
 		return fail(damaged(path, err))
 	}
-	durable := &pointed{store, cfg.Point}
-	if c.raft, err = raft.NewRaft(conf, c.fsm, durable, durable, snaps, c.trans); err != nil {
+	c.durable = &pointed{BoltStore: store, point: cfg.Point, fault: cfg.fault}
+	if c.raft, err = raft.NewRaft(conf, c.fsm, c.durable, c.durable, snaps, c.trans); err != nil {
 		return fail(damaged(path, err))
 	}
 	c.wait.Add(1)
@@ -325,6 +327,15 @@ func (c *Consensus) SnapshotFor(learner string) (revision uint64, bytes []byte) 
 
 // Err is why raft stopped by itself, or nil.
 func (c *Consensus) Err() error { return c.fsm.failure() }
+
+// WriteErr is why the log could not be written the last time that it had to be, as on a full disk; nil once it could. A
+// voter that can't write leads nothing: it steps down and tries again, about once a second.
+func (c *Consensus) WriteErr() error {
+	if err := c.durable.last.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // Close stops raft and closes the store and the layer, so that the folder may be renamed. It may be called twice.
 func (c *Consensus) Close() error {

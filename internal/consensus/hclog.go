@@ -5,6 +5,8 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -15,9 +17,32 @@ type raftLog struct {
 	log  *slog.Logger
 	args []any
 	name string
+	said *said
 }
 
-func hclogOver(l *slog.Logger) hclog.Logger { return &raftLog{log: l} }
+func hclogOver(l *slog.Logger) hclog.Logger {
+	return &raftLog{log: l, said: &said{at: map[string]time.Time{}}}
+}
+
+// sayAgainAfter is how often raft's same error is logged: on a full disk it says it at each election, once a second.
+const sayAgainAfter = time.Minute
+
+// said is when each of raft's errors was last logged. raft's messages are constants, so there are few.
+type said struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// again reports whether a message is due, and notes that it is logged.
+func (s *said) again(msg string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, ok := s.at[msg]; ok && now.Sub(last) < sayAgainAfter {
+		return false
+	}
+	s.at[msg] = now
+	return true
+}
 
 func (r *raftLog) at(level hclog.Level) slog.Level {
 	switch level {
@@ -34,7 +59,7 @@ func (r *raftLog) at(level hclog.Level) slog.Level {
 // Log implements hclog.Logger.
 func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	ctx, l := context.Background(), r.at(level)
-	if !r.log.Enabled(ctx, l) {
+	if !r.log.Enabled(ctx, l) || l == slog.LevelError && !r.said.again(msg, time.Now()) {
 		return
 	}
 	r.log.Log(ctx, l, "raft: "+msg, append(append([]any(nil), r.args...), args...)...)
@@ -56,11 +81,11 @@ func (r *raftLog) IsError() bool { return r.enabled(hclog.Error) }
 
 func (r *raftLog) ImpliedArgs() []any { return r.args }
 func (r *raftLog) With(args ...any) hclog.Logger {
-	return &raftLog{log: r.log, args: append(append([]any(nil), r.args...), args...), name: r.name}
+	return &raftLog{log: r.log, args: append(append([]any(nil), r.args...), args...), name: r.name, said: r.said}
 }
 func (r *raftLog) Name() string { return r.name }
 func (r *raftLog) Named(name string) hclog.Logger {
-	return &raftLog{log: r.log, args: r.args, name: name}
+	return &raftLog{log: r.log, args: r.args, name: name, said: r.said}
 }
 func (r *raftLog) ResetNamed(name string) hclog.Logger { return r.Named(name) }
 func (r *raftLog) SetLevel(hclog.Level)                {}

@@ -381,7 +381,7 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 		return done, wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody", "do it on that fleet's leader: --scheduler="+own.Target.Endpoint)
 	}
 	if !n.isLeader() {
-		return done, n.notLeader("the waiting list is on the leader")
+		return done, n.notLeading("the waiting list is on the leader")
 	}
 	var refused error
 	var rows []candidate

@@ -122,6 +122,17 @@ func (n *Node) notLeader(hint string) *wire.Error {
 	return wire.NewError(wire.CodeNotLeader, n.leader().endpoint, hint)
 }
 
+// notLeading is notLeader for whoever wants something committed: that this machine would lead, and cannot write, is no
+// matter of asking another.
+func (n *Node) notLeading(hint string) *wire.Error {
+	if l := n.leader(); l.id == "" || l.id == n.id {
+		if err := n.serving.Load().writeErr(); err != nil {
+			return wire.NewError(wire.CodeRefusedByRule, "this machine cannot write the fleet's log, so it leads no fleet: "+err.Error(), "make room, and it goes on by itself: df -h "+n.dir.Path())
+		}
+	}
+	return n.notLeader(hint)
+}
+
 // propose commits one command through this node, which must lead, and gives the refusal of the state as an error.
 func (n *Node) propose(ctx context.Context, c fleet.Command) (fleet.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
@@ -131,7 +142,7 @@ func (n *Node) propose(ctx context.Context, c fleet.Command) (fleet.Result, erro
 		return fleet.Result{}, err
 	}
 	if !b.leads() {
-		return fleet.Result{}, n.notLeader("ask the leader")
+		return fleet.Result{}, n.notLeading("ask the leader")
 	}
 	return b.propose(ctx, c)
 }
@@ -145,7 +156,7 @@ func (b *body) propose(ctx context.Context, c fleet.Command) (fleet.Result, erro
 	case err == nil:
 		return res, wire.NewError(wire.CodeRefusedByRule, res.Err, res.Hint)
 	case isAny(err, consensus.ErrNotLeader, consensus.ErrClosed):
-		return res, b.n.notLeader("ask the leader")
+		return res, b.n.notLeading("ask the leader")
 	case isAny(err, consensus.ErrTimeout):
 		v := b.cons.View()
 		return res, wire.NewError(wire.CodeBusy, fmt.Sprintf("no quorum of the fleet's %d voters answered within %s; it may still be done later", len(v.Voters()), proposeTimeout),
@@ -191,7 +202,7 @@ func announceChanges(m fleet.Member, a wire.Announce) bool {
 // Cluster implements control.Backend.
 func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterRequest) (wire.ClusterAnswer, error) {
 	if !n.isLeader() {
-		return wire.ClusterAnswer{}, n.notLeader("ask the leader")
+		return wire.ClusterAnswer{}, n.notLeading("ask the leader")
 	}
 	by, at := n.actor(p), time.Now().Unix()
 	v := n.view.Load()

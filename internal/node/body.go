@@ -30,6 +30,7 @@ type body struct {
 	cluster  string
 	began    time.Time
 	raftPort uint16 // where voters reach this one; 0 on a learner
+	saidTerm uint64 // the term that the log says this node leads in; the loop's
 
 	cons    *consensus.Consensus                // solitary, pending, voter
 	opened  atomic.Pointer[consensus.Consensus] // cons, for the layer's goroutines, which start before it
@@ -236,6 +237,14 @@ func (b *body) updates() <-chan struct{} {
 
 // leads reports whether this node leads a fleet now.
 func (b *body) leads() bool { return b != nil && b.cons != nil && b.cons.IsLeader() }
+
+// writeErr is why a voter's log cannot be written, nil on a learner.
+func (b *body) writeErr() error {
+	if b == nil || b.opened.Load() == nil {
+		return nil
+	}
+	return b.opened.Load().WriteErr()
+}
 
 // close stops the body and closes its stores, so that their folders can be renamed.
 func (b *body) close() {

@@ -223,7 +223,6 @@ func (n *Node) leadership(now time.Time) {
 		return
 	}
 	b := n.body
-	n.log.Info("leading", "fleet", control.Word(b.cluster), "term", b.cons.Term())
 	n.effect(func(ctx context.Context) {
 		// Only after the barrier is everything that earlier leaders committed applied here.
 		if err := b.cons.Barrier(ctx); err != nil {
@@ -231,6 +230,12 @@ func (n *Node) leadership(now time.Time) {
 		}
 		n.post(func(now time.Time) {
 			if n.body == b && b.leads() {
+				// Who cannot write its log is elected every second and never comes this far; once it can, several
+				// barriers end at once.
+				if term := b.cons.Term(); term != b.saidTerm {
+					b.saidTerm = term
+					n.log.Info("leading", "fleet", control.Word(b.cluster), "term", term)
+				}
 				n.provisioner.Lead(true)
 				n.announce(now)
 			}
@@ -244,7 +249,7 @@ func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (
 		if r.Op == "list" || r.Op == "show" || r.Op == "history" {
 			return n.queueFromState(r)
 		}
-		return nil, n.notLeader("the queue is on the leader")
+		return nil, n.notLeading("the queue is on the leader")
 	}
 	var text string
 	var err error

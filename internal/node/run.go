@@ -122,6 +122,11 @@ func (n *Node) beat(now time.Time) {
 		}
 		n.board.Set(known && offset.Abs() > fleet.LeaseSlack, "clock-skewed", fmt.Sprintf("the leader's clock is %s ahead of this machine's", offset.Truncate(time.Second)))
 	}
+	if err := n.body.writeErr(); err != nil {
+		n.board.Raise("consensus-store-unwritable", err.Error(), n.dir.Path())
+	} else {
+		n.board.Clear("consensus-store-unwritable")
+	}
 	if b := n.body; b != nil && b.cons != nil && b.cons.Err() != nil {
 		n.board.Raise("fleet-format-newer", b.cons.Err().Error())
 	}
