@@ -50,6 +50,9 @@ const (
 	// foundTimeout bounds a fleet of one's own election and first entry at start; on an idle machine it takes milliseconds.
 	foundTimeout = 30 * time.Second
 
+	// drainTime is what commands that are underway get before raft is shut down; they take milliseconds.
+	drainTime = 500 * time.Millisecond
+
 	storeFile   = "raft.db"
 	clusterFile = "cluster"
 )
@@ -108,6 +111,10 @@ type Consensus struct {
 	closed  sync.Once
 	err     error
 	heard   atomic.Int64 // commits
+
+	mu      sync.Mutex // closing, and adding to asked
+	closing bool
+	asked   sync.WaitGroup // commands and barriers that raft has not answered
 }
 
 // Open opens or founds the store in cfg.Dir and starts raft. A fleet of one leads, and holds its founding entry, when
@@ -246,8 +253,8 @@ func (c *Consensus) Apply(ctx context.Context, cmd fleet.Command) (fleet.Result,
 		return fleet.Result{}, err
 	}
 	c.cfg.Point("consensus.commit.before")
-	f := c.raft.Apply(bytes, timeLeft(ctx))
-	if err := wait(ctx, f); err != nil {
+	var f raft.ApplyFuture
+	if err := c.await(ctx, func() raft.Future { f = c.raft.Apply(bytes, timeLeft(ctx)); return f }); err != nil {
 		return fleet.Result{}, err
 	}
 	out, ok := f.Response().(applied)
@@ -261,7 +268,7 @@ func (c *Consensus) Apply(ctx context.Context, cmd fleet.Command) (fleet.Result,
 // Barrier returns once everything committed before it is applied here; it needs leadership.
 func (c *Consensus) Barrier(ctx context.Context) error {
 	for {
-		err := wait(ctx, c.raft.Barrier(timeLeft(ctx)))
+		err := c.await(ctx, func() raft.Future { return c.raft.Barrier(timeLeft(ctx)) })
 		// A fleet of one that was just told to lead is a candidate for some microseconds.
 		if !errors.Is(err, ErrNotLeader) {
 			return err
@@ -340,6 +347,7 @@ func (c *Consensus) WriteErr() error {
 // Close stops raft and closes the store and the layer, so that the folder may be renamed. It may be called twice.
 func (c *Consensus) Close() error {
 	c.closed.Do(func() {
+		c.settleAsked()
 		if c.raft != nil {
 			c.err = c.raft.Shutdown().Error()
 		}
@@ -353,6 +361,22 @@ func (c *Consensus) Close() error {
 	return c.err
 }
 
+// settleAsked takes no further command and lets those underway end: raft never answers one that its applier has not reached
+// when it is shut down. What waits for a quorum is answered by the shutdown, so it is not waited for longer than drainTime.
+func (c *Consensus) settleAsked() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	settled := make(chan struct{})
+	go func() { c.asked.Wait(); close(settled) }()
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C:
+	}
+}
+
 func timeLeft(ctx context.Context) time.Duration {
 	if d, ok := ctx.Deadline(); ok {
 		return max(time.Until(d), time.Millisecond)
@@ -360,10 +384,21 @@ func timeLeft(ctx context.Context) time.Duration {
 	return 0
 }
 
-// wait returns when the future is done or the context is; the future itself then ends with raft.
-func wait(ctx context.Context, f raft.Future) error {
+// await begins a future and returns when it is done or the context is.
+func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.asked.Add(1)
+	c.mu.Unlock()
+	f := begin()
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	go func() {
+		defer c.asked.Done()
+		done <- f.Error()
+	}()
 	select {
 	case err := <-done:
 		switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,4 +79,35 @@ func TestFullDisk(t *testing.T) {
 			t.Error(err, res.Err)
 		}
 	})
+}
+
+// TestCloseAnswersWhoAsks: whoever asks while the store is closed is answered, and no goroutine is left behind for it.
+func TestCloseAnswersWhoAsks(t *testing.T) {
+	for round := range 20 {
+		synctest.Test(t, func(t *testing.T) { // which fails where a goroutine is left
+			cfg := config(filepath.Join(t.TempDir(), "raft"))
+			cfg.NoSync = true
+			c, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for n := range 50 {
+				wg.Go(func() {
+					if _, err := c.Apply(t.Context(), admit(n)); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNotLeader) {
+						t.Error(err)
+					}
+				})
+				wg.Go(func() { _ = c.Barrier(t.Context()) })
+			}
+			for range round {
+				runtime.Gosched()
+			}
+			c.Close()
+			wg.Wait()
+			if _, err := c.Apply(t.Context(), admit(99)); !errors.Is(err, ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
 }
