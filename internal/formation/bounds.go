@@ -63,8 +63,10 @@ const (
 	MaxTargetKeys = 8
 	// MaxPinKeys is how many keys a pin may hold.
 	MaxPinKeys = 16
-	// MaxSeedText bounds a seed as it is typed: a DNS name is at most 253 bytes, a port 5.
+	// MaxSeedText bounds a seed as it is typed: a host, a colon and a port of 5 digits.
 	MaxSeedText = 260
+	// maxSeedHost is the longest DNS name, in bytes; an address in brackets is shorter.
+	maxSeedHost = 253
 )
 
 // DefaultPort is the port of a seed that names none.

@@ -112,8 +112,11 @@ func ParseSeed(text string) (hostport string, err error) {
 		}
 		host, port, hasPort = strings.Cut(text, ":")
 	}
-	if host == "" {
+	switch {
+	case host == "":
 		return refuse(ErrSeedNoHost)
+	case len(host) > maxSeedHost:
+		return refuse(ErrSeedHost)
 	}
 	if !hasPort {
 		port = strconv.Itoa(DefaultPort)

@@ -248,7 +248,8 @@ func decodeKey(data []byte) (seed [32]byte, err error) {
 		return seed, errors.New("it is not a key file, or a part of one")
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
+	// The decoder passes over line breaks; a shorter result shows them.
+	if err != nil || len(raw) != len(seed) {
 		return seed, errors.New("its letters are not those of a key")
 	}
 	copy(seed[:], raw)

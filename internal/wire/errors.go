@@ -162,7 +162,8 @@ func (e *Error) Order() (DissolveOrder, error) {
 		return DissolveOrder{}, ErrNoOrder
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(e.Text)
-	if err != nil {
+	// The decoder passes over line breaks, and an order has one spelling.
+	if err != nil || base64.RawURLEncoding.EncodeToString(b) != e.Text {
 		return DissolveOrder{}, ErrNoOrder
 	}
 	d, err := DecodeDissolveOrder(b)
