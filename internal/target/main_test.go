@@ -160,30 +160,41 @@ func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		row := ""
+		if err == nil {
+			row, err = rowOf(path, d)
 		}
-		info, err := d.Info()
+		if os.IsNotExist(err) {
+			return nil // a temporary file of the keeper, which went meanwhile
+		}
 		if err != nil {
 			return err
 		}
 		rel, _ := filepath.Rel(dir, path)
-		row := info.Mode().String()
-		if info.Mode().IsRegular() {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			sum := sha256.Sum256(b)
-			row += " " + hex.EncodeToString(sum[:])
-		}
 		out[filepath.ToSlash(rel)] = row
 		return nil
 	})
-	if err != nil && !os.IsNotExist(err) {
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// rowOf is an entry's mode, and the digest of a file.
+func rowOf(path string, d fs.DirEntry) (string, error) {
+	info, err := d.Info()
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return info.Mode().String(), nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return info.Mode().String() + " " + hex.EncodeToString(sum[:]), nil
 }
 
 // below cuts a tree down to what is below a name, without the name.
