@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait; each of them is for something that takes seconds on an idle machine.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 var binary = func() string {
 	if b := os.Getenv("PACE_BINARY"); b != "" {
