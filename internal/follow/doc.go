@@ -25,6 +25,9 @@ const (
 	backoffJitter = 0.75
 	// leaderlessMemory is for how long a voter that knew no leader is not gone back to for that reason.
 	leaderlessMemory = time.Minute
+	// positionEvery is the middle of how often a voter that is not followed is asked where it stands: a learner may follow
+	// one that has fallen behind for about as long, and a thousand learners cost each voter 30 short asks a second.
+	positionEvery = 30 * time.Second
 	// snapshotSpread is the longest wait before a learner asks again for a snapshot after a gap.
 	snapshotSpread = time.Second
 )

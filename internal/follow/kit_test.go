@@ -59,6 +59,7 @@ type voter struct {
 	refuse  error
 	dials   int
 	noSince bool
+	skew    time.Duration       // of its clock
 	edit    func([]byte) []byte // of a push on its way
 	streams map[*memStream]bool
 	asked   []wire.FollowRequest
@@ -66,12 +67,30 @@ type voter struct {
 
 func newVoter(t testing.TB, id string, state *fleet.State) *voter {
 	v := &voter{t: t, id: id, state: state, leader: voterID(0), term: 3, streams: map[*memStream]bool{}}
-	v.src = NewSource(SourceConfig{Cluster: testCluster, State: v.view, Since: v.since,
+	v.newSource()
+	return v
+}
+
+func (v *voter) newSource() {
+	src := NewSource(SourceConfig{Cluster: testCluster, State: v.view, Since: v.since,
+		Now:    func() time.Time { v.mu.Lock(); defer v.mu.Unlock(); return time.Now().Add(v.skew) },
 		Term:   func() uint64 { v.mu.Lock(); defer v.mu.Unlock(); return v.term },
 		Leader: func() (string, string) { v.mu.Lock(); defer v.mu.Unlock(); return v.leader, "10.0.0.1:6674" },
 		Silent: func() time.Duration { v.mu.Lock(); defer v.mu.Unlock(); return v.silent }})
-	t.Cleanup(v.src.Close)
-	return v
+	v.t.Cleanup(src.Close)
+	v.set(func(v *voter) { v.src = src })
+}
+
+// restart is the voter's next life, begun from a snapshot of its state.
+func (v *voter) restart() {
+	v.t.Helper()
+	v.cut()
+	state, err := fleet.Restore(v.state.Snapshot())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.set(func(v *voter) { v.state, v.log = state, nil })
+	v.newSource()
 }
 
 func (v *voter) set(edit func(*voter)) {
@@ -124,7 +143,13 @@ func (v *voter) applyBytes(b []byte) {
 	e := Entry{Prev: prev, Revision: r.Revision, Command: b, View: v.state.View(), Result: r}
 	v.log = append(v.log, e)
 	v.mu.Unlock()
-	v.src.Publish(e)
+	v.source().Publish(e)
+}
+
+func (v *voter) source() *Source {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.src
 }
 
 // memStream is a Follow on a pipe: Serve on one side, a Stream on the other.
@@ -167,7 +192,7 @@ func (st *memStream) PeerKey() identity.PublicKey { return st.key }
 func (st *memStream) Send(req wire.FollowRequest) error {
 	st.v.set(func(v *voter) { v.asked = append(v.asked, req) })
 	st.served.Go(func() {
-		err := st.v.src.Serve(st.ctx, st.learner, req, func(b []byte) error {
+		err := st.v.source().Serve(st.ctx, st.learner, req, func(b []byte) error {
 			st.v.mu.Lock()
 			mute, edit := st.v.mute, st.v.edit
 			st.v.mu.Unlock()

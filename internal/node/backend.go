@@ -59,7 +59,11 @@ func (n *Node) Hello(_ context.Context, p control.Peer, h wire.Hello) (wire.Hell
 		s.SetHello(h, time.Now())
 		n.post(func(now time.Time) { n.greeted(now, p, h) })
 	}
-	return n.ownHello(), nil
+	own := n.ownHello()
+	if v := n.view.Load(); v != nil && n.member(p.Key) {
+		own.Revision = v.Revision()
+	}
+	return own, nil
 }
 
 // FleetSummary implements control.Backend.

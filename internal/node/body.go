@@ -200,6 +200,7 @@ func (b *body) start() {
 		})
 		return
 	}
+	b.wait.Go(func() { _ = b.learner.Hold(b.ctx, n.reachVoter) }) // it ends with the body only
 	b.wait.Go(func() {
 		if err := b.learner.Run(b.ctx, n.dialVoter); err != nil && b.ctx.Err() == nil && !errors.Is(err, follow.ErrForgotten) {
 			n.log.Error("following the fleet ended", "error", err.Error())

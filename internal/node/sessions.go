@@ -117,8 +117,8 @@ func (n *Node) memberSession(ctx context.Context, m fleet.Member, proven string)
 	return nil, last
 }
 
-// dialVoter opens the learner's stream to one voter, and says there who this machine is.
-func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, error) {
+// voterSession is a session with a voter on which this machine has said who it is as a member of the fleet.
+func (n *Node) voterSession(ctx context.Context, m fleet.Member) (*netio.Session, error) {
 	var proven string
 	if err := n.ask(ctx, func(time.Time) { proven, _, _ = n.exchange.Lookup(m.ID) }); err != nil {
 		return nil, err
@@ -133,8 +133,39 @@ func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, er
 			return nil, err
 		}
 	}
+	return s, nil
+}
+
+// dialVoter opens the learner's stream to one voter, and says there what this machine is.
+func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, error) {
+	s, err := n.voterSession(ctx, m)
+	if err != nil {
+		return nil, err
+	}
 	n.post(func(now time.Time) { n.announceTo(now, s) })
 	return &followStream{n: n, s: s, ctx: ctx}, nil
+}
+
+// reachVoter keeps a session with a voter that is not followed, and asks where it stands. What this machine is it says once
+// a session: should that voter lead tomorrow, it knows.
+func (n *Node) reachVoter(ctx context.Context, m fleet.Member) (follow.Position, <-chan struct{}, error) {
+	before := n.hub.ByKey(m.Key)
+	s, err := n.voterSession(ctx, m)
+	if err != nil {
+		return follow.Position{}, nil, err
+	}
+	if s == before {
+		if err := n.hello(ctx, s); err != nil {
+			if !errors.Is(ctx.Err(), context.Canceled) {
+				s.Close(err) // it hangs: the next ask opens another
+			}
+			return follow.Position{}, nil, err
+		}
+	} else {
+		n.post(func(now time.Time) { n.announceTo(now, s) })
+	}
+	h, _, _ := s.Hello()
+	return follow.Position{Epoch: h.Epoch, Revision: h.Revision}, s.Done(), nil
 }
 
 // followStream is Follow over a session.

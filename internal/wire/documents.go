@@ -21,8 +21,9 @@ type Hello struct {
 	Wire      []int     `json:"wire"`   // protocol versions that it speaks
 	Format    int       `json:"format"` // highest command format that it can read
 	Endpoints Endpoints `json:"endpoints"`
-	ClockMS   int64     `json:"clock_ms"` // Unix milliseconds
-	Epoch     uint64    `json:"epoch"`    // recovery epoch
+	ClockMS   int64     `json:"clock_ms"`           // Unix milliseconds
+	Epoch     uint64    `json:"epoch"`              // recovery epoch
+	Revision  uint64    `json:"revision,omitempty"` // of the state that is applied; told to members only
 }
 
 // Announce is the request of Announce: what a member says of itself.
