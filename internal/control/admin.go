@@ -1,9 +1,15 @@
 package control
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"time"
+
+	"pace-node/internal/wire"
 )
 
 // acceptPause is waited after an accept that failed for want of something (file
@@ -12,7 +18,8 @@ const acceptPause = 100 * time.Millisecond
 
 // ServeAdmin serves the administrators' socket until the listener or the server
 // is closed, and returns when every asker has been answered. Whoever may connect
-// is an administrator: the socket's modes decide that.
+// is an administrator: the socket's modes decide that. A connection that asks
+// nothing keeps nobody out.
 func (s *Server) ServeAdmin(l net.Listener) error {
 	s.mu.Lock()
 	if s.closed {
@@ -26,16 +33,11 @@ func (s *Server) ServeAdmin(l net.Listener) error {
 	defer s.wait.Done()
 	defer l.Close()
 
-	room := make(chan struct{}, localStreams)
+	quiet := silent{left: make(chan struct{}, 1)}
+	room := turns{serving: make(chan struct{}, localStreams), all: make(chan struct{}, localStreams+localQueued)}
 	for {
-		select {
-		case room <- struct{}{}:
-		case <-s.ctx.Done():
-			return ErrStopped
-		}
 		conn, err := l.Accept()
 		if err != nil {
-			<-room
 			if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
 				return ErrStopped
 			}
@@ -51,10 +53,102 @@ func (s *Server) ServeAdmin(l net.Listener) error {
 			conn.Close()
 			return ErrStopped
 		}
+		quiet.add(s.ctx, conn)
 		go func() {
 			defer s.wait.Done()
-			defer func() { <-room }()
-			s.serve(s.ctx, Peer{Local: true}, conn)
+			defer quiet.drop(conn)
+			s.serve(s.ctx, Peer{Local: true}, conn, func(ctx context.Context) (func(), *fault) {
+				quiet.drop(conn)
+				return room.take(ctx)
+			})
 		}()
+	}
+}
+
+// silent are the connections that have not asked yet, in the order in which they
+// came.
+type silent struct {
+	left chan struct{} // holds one value when some connection has left
+
+	mu    sync.Mutex
+	conns []quietConn
+}
+
+type quietConn struct {
+	net.Conn
+	since time.Time
+}
+
+// add takes one in. Where there is no place it waits until one leaves, or until the
+// oldest has had its time, which is then closed.
+func (q *silent) add(ctx context.Context, c net.Conn) {
+	for {
+		wait, added := q.try(c)
+		if added {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-q.left:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+func (q *silent) try(c net.Conn) (wait time.Duration, added bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.conns) >= localSilent {
+		if age := time.Since(q.conns[0].since); age < localGrace {
+			return localGrace - age, false
+		}
+		q.conns[0].Close()
+		q.conns = slices.Delete(q.conns, 0, 1)
+	}
+	q.conns = append(q.conns, quietConn{c, time.Now()})
+	return 0, true
+}
+
+func (q *silent) drop(c net.Conn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := slices.IndexFunc(q.conns, func(x quietConn) bool { return x.Conn == c })
+	if at < 0 {
+		return
+	}
+	q.conns = slices.Delete(q.conns, at, at+1)
+	select {
+	case q.left <- struct{}{}:
+	default:
+	}
+}
+
+// turns bounds what is served at once.
+type turns struct{ serving, all chan struct{} }
+
+func (r *turns) take(ctx context.Context) (done func(), refused *fault) {
+	busy := func() *fault {
+		return &fault{wire.NewError(wire.CodeBusy, fmt.Sprintf("this node is serving %d administrators' requests", localStreams), "try again when fewer programs ask it at once")}
+	}
+	select {
+	case r.all <- struct{}{}:
+	default:
+		return nil, busy()
+	}
+	timer := time.NewTimer(localTurnTime)
+	defer timer.Stop()
+	select {
+	case r.serving <- struct{}{}:
+		return func() { <-r.serving; <-r.all }, nil
+	case <-ctx.Done():
+		<-r.all
+		return nil, &fault{}
+	case <-timer.C:
+		<-r.all
+		return nil, busy()
 	}
 }

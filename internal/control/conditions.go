@@ -70,9 +70,10 @@ func conditionRow(id string) (ConditionRow, bool) {
 	return ConditionRow{}, false
 }
 
-// changeLogEvery is how often a raised condition whose detail changes is said
-// again; raising and clearing are always said.
-const changeLogEvery = time.Minute
+// sayEvery is how often one condition is said to be raised, to be cleared, and to
+// have another detail. What changes faster, as by a member that says now this and now
+// that, is said afterwards, with how often it changed.
+const sayEvery = time.Minute
 
 // Board holds the conditions that are raised. It may be used from many
 // goroutines.
@@ -80,6 +81,7 @@ type Board struct {
 	logger *slog.Logger
 	mu     sync.Mutex
 	raised map[string]*raised
+	spoken map[string]*spoken // never more than the table has rows
 }
 
 type raised struct {
@@ -88,17 +90,24 @@ type raised struct {
 	since, said    time.Time
 }
 
+// spoken is what the log was told of one condition.
+type spoken struct {
+	raised, cleared time.Time // last said so
+	held            int       // raisings and clearings since that it was not told of
+	stood           time.Duration
+}
+
 // NewBoard makes an empty board. A nil logger logs nothing.
 func NewBoard(logger *slog.Logger) *Board {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Board{logger: logger, raised: map[string]*raised{}}
+	return &Board{logger: logger, raised: map[string]*raised{}, spoken: map[string]*spoken{}}
 }
 
 // Raise raises a condition, or gives a raised one another detail. args fill the
-// remedy's places in order. It is logged once when it is raised, and at most once
-// a minute when its detail changes. An id that is not in the table is an error of
+// remedy's places in order. It is logged when it is raised and when its detail
+// changes, each at most once a minute. An id that is not in the table is an error of
 // the program: it is logged and nothing is raised.
 func (b *Board) Raise(id, detail string, args ...string) {
 	row, ok := conditionRow(id)
@@ -113,16 +122,16 @@ func (b *Board) Raise(id, detail string, args ...string) {
 	r := b.raised[id]
 	if r == nil {
 		b.raised[id] = &raised{row: row, detail: detail, remedy: remedy, since: now, said: now}
-		b.log("condition raised", row, detail, remedy)
+		b.changed(now, id)
 		return
 	}
 	if r.detail == detail && r.remedy == remedy {
 		return
 	}
 	r.detail, r.remedy = detail, remedy
-	if now.Sub(r.said) >= changeLogEvery {
+	if now.Sub(r.said) >= sayEvery {
 		r.said = now
-		b.log("condition changed", row, detail, remedy)
+		b.log("condition changed", r)
 	}
 }
 
@@ -134,8 +143,59 @@ func (b *Board) Clear(id string) {
 	if r == nil {
 		return
 	}
+	now := time.Now()
 	delete(b.raised, id)
-	b.logger.Info("condition cleared", "id", id, "severity", r.row.Severity.String(), "after", time.Since(r.since).Round(time.Second).String())
+	if s := b.spoken[id]; s != nil {
+		s.stood = now.Sub(r.since)
+	}
+	b.changed(now, id)
+}
+
+// Say says what was held back and may be said now. The node calls it every second.
+func (b *Board) Say() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for id, s := range b.spoken {
+		if s.held > 0 {
+			b.say(now, id, s)
+		}
+	}
+}
+
+// changed is called when a condition was raised or cleared.
+func (b *Board) changed(now time.Time, id string) {
+	s := b.spoken[id]
+	if s == nil {
+		s = &spoken{}
+		b.spoken[id] = s
+	}
+	s.held++
+	b.say(now, id, s)
+}
+
+// say tells the log how a condition stands, unless it was told so within sayEvery.
+func (b *Board) say(now time.Time, id string, s *spoken) {
+	r := b.raised[id]
+	last := &s.cleared
+	if r != nil {
+		last = &s.raised
+	}
+	if !last.IsZero() && now.Sub(*last) < sayEvery {
+		return
+	}
+	var more []any
+	if s.held > 1 {
+		more = []any{"stands-for", s.held}
+	}
+	*last, s.held = now, 0
+	if r != nil {
+		r.said = now
+		b.log("condition raised", r, more...)
+		return
+	}
+	row, _ := conditionRow(id)
+	b.logger.Info("condition cleared", append([]any{"id", id, "severity", row.Severity.String(), "after", s.stood.Round(time.Second).String()}, more...)...)
 }
 
 // Set raises or clears by a flag.
@@ -147,12 +207,12 @@ func (b *Board) Set(on bool, id, detail string, args ...string) {
 	}
 }
 
-func (b *Board) log(msg string, row ConditionRow, detail, remedy string) {
+func (b *Board) log(msg string, r *raised, more ...any) {
 	level := slog.LevelWarn
-	if row.Severity == Notice {
+	if r.row.Severity == Notice {
 		level = slog.LevelInfo
 	}
-	b.logger.Log(context.Background(), level, msg, "id", row.ID, "severity", row.Severity.String(), "detail", Sentence(detail), "remedy", remedy)
+	b.logger.Log(context.Background(), level, msg, append([]any{"id", r.row.ID, "severity", r.row.Severity.String(), "detail", Sentence(r.detail), "remedy", r.remedy}, more...)...)
 }
 
 // List returns what is raised, worst first, then in the table's order.
@@ -217,7 +277,7 @@ func Remedy(row ConditionRow, args ...string) string {
 func ConditionsMarkdown() string {
 	var b strings.Builder
 	b.WriteString("# Conditions\n\nWritten from the table in the code by `make docs`; a test fails where the two differ.\n\n" +
-		"A raised condition is in `pacectl node`, in `pacectl fleet status`, in the metric `pace_condition{id,severity}`, and once in the log when it is raised and when it is cleared.\n\n" +
+		"A raised condition is in `pacectl node`, in `pacectl fleet status`, in the metric `pace_condition{id,severity}`, and in the log when it is raised and when it is cleared, each at most once a minute.\n\n" +
 		"| Condition | Severity | What it means | Remedy |\n|---|---|---|---|\n")
 	for _, r := range Conditions {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", r.ID, r.Severity, r.About, r.Remedy)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -76,12 +77,12 @@ func TestBoardLogsOnce(t *testing.T) {
 		if lines() != 1 {
 			t.Fatalf("a change within the minute:\n%s", log.String())
 		}
-		time.Sleep(changeLogEvery)
+		time.Sleep(sayEvery)
 		b.Raise("single-voter-fleet", "4 members", idA, "10.1.0.2:6680")
 		if lines() != 2 || !strings.Contains(log.String(), "condition changed") {
 			t.Fatalf("a change:\n%s", log.String())
 		}
-		if l := b.List(); len(l) != 1 || l[0].Detail != "4 members" || l[0].SinceMS != changeLogEvery.Milliseconds() {
+		if l := b.List(); len(l) != 1 || l[0].Detail != "4 members" || l[0].SinceMS != sayEvery.Milliseconds() {
 			t.Errorf("%+v", l)
 		}
 		b.Clear("single-voter-fleet")
@@ -103,6 +104,56 @@ func TestBoardLogsOnce(t *testing.T) {
 			t.Errorf("hostile detail:\n%s", log.String())
 		}
 	})
+}
+
+// TestBoardThatFlaps: whatever raises and clears a condition in turns, the log has two lines a minute of it, says how many
+// changes they stand for, and ends with how it stands. The board itself is never late.
+func TestBoardThatFlaps(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			b := NewBoard(slog.New(slog.NewTextHandler(&log, nil)))
+			const minutes, changes = 10, 6000
+			for i := range changes {
+				b.Set(i%2 == 0, "mixed-node-versions", "web1 holds the format back")
+				b.Set(true, "single-voter-fleet", "another is none of its business")
+				if b.Raised("mixed-node-versions") != (i%2 == 0) {
+					t.Fatal("the board is late")
+				}
+				if i%10 == 0 {
+					b.Say()
+				}
+				time.Sleep(minutes * time.Minute / changes)
+			}
+			b.Set(ends, "mixed-node-versions", "web1 holds the format back")
+			time.Sleep(sayEvery)
+			b.Say()
+			b.Say()
+			var of []string
+			stands := 0
+			for line := range strings.Lines(log.String()) {
+				if !strings.Contains(line, "mixed-node-versions") {
+					continue
+				}
+				of = append(of, line)
+				n := 1
+				if _, after, ok := strings.Cut(line, "stands-for="); ok {
+					fmt.Sscan(after, &n)
+				}
+				stands += n
+			}
+			if len(of) < minutes || len(of) > 2*(minutes+2) {
+				t.Errorf("%d lines in %d minutes:\n%s", len(of), minutes, strings.Join(of, ""))
+			}
+			want := changes
+			if ends {
+				want++
+			}
+			if last := of[len(of)-1]; stands != want || strings.Contains(last, "condition raised") != ends {
+				t.Errorf("the lines stand for %d of %d changes, and the last is %s", stands, want, last)
+			}
+		})
+	}
 }
 
 func TestBoardOrder(t *testing.T) {

@@ -31,6 +31,7 @@ type fakeNode struct {
 	wait     func(ctx context.Context, push func(wire.EnrollAnswer) error) error
 	follow   func(ctx context.Context, push func([]byte) error) error
 	work     func(ctx context.Context) error
+	slow     func(ctx context.Context) error // before Status is answered
 }
 
 func (f *fakeNode) saw(what string) error {
@@ -112,9 +113,14 @@ func (f *fakeNode) Work(ctx context.Context, _ Peer, w wire.WorkRequest) (wire.W
 	return wire.WorkAnswer{OK: true}, nil
 }
 
-func (f *fakeNode) Status(_ context.Context, _ Peer, r wire.StatusRequest) (json.RawMessage, error) {
+func (f *fakeNode) Status(ctx context.Context, _ Peer, r wire.StatusRequest) (json.RawMessage, error) {
 	if err := f.saw("Status " + r.What); err != nil {
 		return nil, err
+	}
+	if f.slow != nil {
+		if err := f.slow(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return EncodeDocument(f.status[r.What])
 }

@@ -26,9 +26,17 @@ const (
 	lastWordTime = time.Second
 	// strangerRequestMost bounds what a key outside the roster may send, bytes.
 	strangerRequestMost = 4 << 10
-	// localStreams is how many askers the administrators' socket serves at once;
-	// another waits in the listener's backlog.
-	localStreams = 64
+	// localStreams is how many requests of the administrators' socket are served at
+	// once, localQueued how many more wait for their turn, for localTurnTime at most.
+	localStreams  = 64
+	localQueued   = 256
+	localTurnTime = 30 * time.Second
+	// localSilent is how many connections to that socket may be there without a
+	// request. One more displaces the one that has been silent longest, once that
+	// is localGrace: whoever asks has asked by then, and whoever says nothing keeps
+	// nobody out.
+	localSilent = 512
+	localGrace  = 250 * time.Millisecond
 )
 
 // Sentinels of this package.
@@ -132,10 +140,12 @@ func (s *Server) ServeStream(ctx context.Context, p Peer, stream net.Conn) {
 		return
 	}
 	defer s.wait.Done()
-	s.serve(ctx, p, stream)
+	s.serve(ctx, p, stream, nil)
 }
 
-func (s *Server) serve(ctx context.Context, p Peer, stream net.Conn) {
+// serve serves one stream. turn, which may be nil, is called when the request has
+// been read, and says when it may be carried out; done ends that.
+func (s *Server) serve(ctx context.Context, p Peer, stream net.Conn, turn func(context.Context) (done func(), refused *fault)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
@@ -158,7 +168,15 @@ func (s *Server) serve(ctx context.Context, p Peer, stream net.Conn) {
 			stream.Read(make([]byte, 1))
 		}()
 		defer func() { stream.Close(); <-gone }()
-		refused = s.dispatch(ctx, p, row, payload, out)
+		if turn != nil {
+			var done func()
+			if done, refused = turn(ctx); refused == nil {
+				defer done()
+			}
+		}
+		if refused == nil {
+			refused = s.dispatch(ctx, p, row, payload, out)
+		}
 	}
 	if refused == nil || refused.silent() {
 		return

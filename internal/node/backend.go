@@ -182,6 +182,9 @@ func (n *Node) Announce(ctx context.Context, p control.Peer, a wire.Announce) er
 	if !announceChanges(m, a) {
 		return nil
 	}
+	if err := n.announces.wait(ctx, m.ID); err != nil {
+		return err
+	}
 	_, err := n.propose(ctx, fleet.Announce(m.ID, a))
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,8 +18,14 @@ import (
 	"pace-node/internal/wire"
 )
 
-// leasesFile keeps the serials of leases that were used and have not expired.
-const leasesFile = "leases.json"
+// leasesFile keeps the serials of leases that were used and have not expired, as JSON behind a line with its checksum.
+const (
+	leasesFile   = "leases.json"
+	leasesMagic  = "pace-node-leases"
+	leasesFormat = 1
+	// leasesRemedy: a serial that was forgotten could be used again until its lease expires.
+	leasesRemedy = "put it back from a copy of this machine's state directory, or, once no lease of the last ten minutes matters, move it away and start again"
+)
 
 // leaseBook is what a machine remembers of leases: a serial is spent once, and its spending is on disk before the step.
 type leaseBook struct {
@@ -28,10 +33,15 @@ type leaseBook struct {
 	point func(string)
 
 	mu      sync.Mutex
-	Cluster string            `json:"cluster"`
-	Serials map[string]uint64 `json:"serials"` // hex → expiry, Unix seconds
-	refused map[string]uint64 // by reason
+	Cluster string               `json:"cluster"`
+	Serials map[string]uint64    `json:"serials"` // hex → expiry, Unix seconds
+	since   map[string]time.Time // when this process learned of each
+	refused map[string]uint64    // by reason
 }
+
+// leaseKept is for how long a process keeps a serial whatever any clock says: the leader's may jump ahead, and back again
+// while the lease is still good.
+const leaseKept = fleet.LeaseLife + 2*fleet.LeaseSlack
 
 // leasePoints are the crash points of spending a lease.
 var leasePoints = prefixed("node.lease.", statedir.WriteSteps)
@@ -43,10 +53,14 @@ func openLeases(dir, cluster string, point func(string)) (*leaseBook, error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
-		return nil, fmt.Errorf("read the spent leases: %w", err)
+		return nil, statedir.Refusal(path, err, leasesRemedy)
 	default:
-		if err := json.Unmarshal(raw, b); err != nil {
-			return nil, fmt.Errorf("%s does not read (%v); restore it from a backup, or, where no lease of the last ten minutes matters, move it away", path, err)
+		body, err := statedir.Unseal(leasesMagic, leasesFormat, raw)
+		if err == nil {
+			err = json.Unmarshal(body, b)
+		}
+		if err != nil {
+			return nil, statedir.Refusal(path, err, leasesRemedy)
 		}
 	}
 	if b.Cluster != cluster {
@@ -54,6 +68,10 @@ func openLeases(dir, cluster string, point func(string)) (*leaseBook, error) {
 	}
 	if b.Serials == nil {
 		b.Serials = map[string]uint64{}
+	}
+	b.since = make(map[string]time.Time, len(b.Serials))
+	for serial := range b.Serials {
+		b.since[serial] = time.Now()
 	}
 	return b, nil
 }
@@ -63,7 +81,7 @@ func (b *leaseBook) reset(cluster string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Cluster = cluster
-	b.Serials = map[string]uint64{}
+	b.Serials, b.since = map[string]uint64{}, map[string]time.Time{}
 }
 
 // spend judges a lease and, if it is good, spends it durably.
@@ -79,16 +97,18 @@ func (b *leaseBook) spend(in fleet.LeaseInput) (fleet.LeaseVerdict, error) {
 		b.refused[verdict.String()]++
 		return verdict, nil
 	}
-	now := uint64(max(in.LeaderNow.Unix(), 0))
+	now, leader := time.Now(), uint64(max(in.LeaderNow.Unix(), 0))
 	for serial, expiry := range b.Serials {
-		if expiry+uint64(fleet.LeaseSlack/time.Second) < now {
+		if expiry < leader-min(leader, uint64(fleet.LeaseSlack/time.Second)) && now.Sub(b.since[serial]) > leaseKept {
 			delete(b.Serials, serial)
+			delete(b.since, serial)
 		}
 	}
-	b.Serials[hex.EncodeToString(claims.Serial[:])] = claims.Expiry
+	serial := hex.EncodeToString(claims.Serial[:])
+	b.Serials[serial], b.since[serial] = claims.Expiry, now
 	raw, err := json.Marshal(b)
 	if err == nil {
-		err = statedir.WriteFileAtomic(filepath.Join(b.dir, leasesFile), raw, 0o600, func(step string) { b.point("node.lease." + step) })
+		err = statedir.WriteFileAtomic(filepath.Join(b.dir, leasesFile), statedir.Seal(leasesMagic, leasesFormat, append(raw, '\n')), 0o600, func(step string) { b.point("node.lease." + step) })
 	}
 	return verdict, err
 }

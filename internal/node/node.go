@@ -74,18 +74,19 @@ type Node struct {
 	name    string
 	started time.Time
 
-	ctx      context.Context // ends when the node stops
-	cancel   context.CancelFunc
-	inbox    *inbox
-	quit     chan struct{}
-	loopDone chan struct{}
-	effects  sync.WaitGroup
-	serving0 sync.WaitGroup
-	records  serial // of the formation record
-	outcomes keyed  // of provisioning, by machine
-	stopOnce sync.Once
-	stopped  chan struct{}
-	failure  atomic.Pointer[error]
+	ctx       context.Context // ends when the node stops
+	cancel    context.CancelFunc
+	inbox     *inbox
+	quit      chan struct{}
+	loopDone  chan struct{}
+	effects   sync.WaitGroup
+	serving0  sync.WaitGroup
+	records   serial // of the formation record
+	outcomes  keyed  // of provisioning, by machine
+	announces pacer  // of members, by id
+	stopOnce  sync.Once
+	stopped   chan struct{}
+	failure   atomic.Pointer[error]
 
 	port           netio.DatagramPort // nil: discovery is off
 	discoveryOff   string             // why its default could not be met, empty otherwise

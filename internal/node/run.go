@@ -130,6 +130,7 @@ func (n *Node) beat(now time.Time) {
 	if b := n.body; b != nil && b.cons != nil && b.cons.Err() != nil {
 		n.board.Raise("fleet-format-newer", b.cons.Err().Error())
 	}
+	n.board.Say()
 }
 
 // leaderSilence is after how long without a leader the condition is raised, and readiness ends.

@@ -306,11 +306,9 @@ func read(dir string) (Record, identity.PrivateKey, error) {
 		return Record{}, key, damaged(filepath.Join(dir, RecordFile), recordErr)
 	}
 	record, err := decodeRecord(recordBytes)
-	var newer *newerError
 	switch {
-	case errors.As(err, &newer):
-		return Record{}, key, refuse(ErrNewerFormat, fmt.Sprintf("%s was written by a later version: %v", filepath.Join(dir, RecordFile), newer),
-			"install that version again (a node never goes back over a format), or put back a copy of the state directory from before")
+	case errors.Is(err, ErrNewerFormat):
+		return Record{}, key, Refusal(filepath.Join(dir, RecordFile), err, "")
 	case err != nil:
 		return Record{}, key, damaged(filepath.Join(dir, RecordFile), err)
 	case noKey:

@@ -2,15 +2,12 @@ package statedir
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"pace-node/internal/identity"
@@ -143,7 +140,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// recordMagic begins the file's first line, which every later format keeps: "<magic> <format> <SHA-256 of the rest>".
+// recordMagic begins the file's first line, which is Seal's.
 const recordMagic = "pace-node-record"
 
 func encodeRecord(r *Record) ([]byte, error) {
@@ -155,47 +152,17 @@ func encodeRecord(r *Record) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	body = append(body, '\n')
-	sum := sha256.Sum256(body)
-	out := append(fmt.Appendf(nil, "%s %d %x\n", recordMagic, RecordFormat, sum), body...)
+	out := Seal(recordMagic, RecordFormat, body)
 	if len(out) > maxRecordBytes {
 		return nil, fmt.Errorf("%w: %d bytes, and at most %d are read", ErrRecord, len(out), maxRecordBytes)
 	}
 	return out, nil
 }
 
-// faults of a record's bytes, said with the file's name by the caller.
-var (
-	errEmptyFile = errors.New("it is empty, as after a power cut")
-	errNoMagic   = errors.New("its first line is not a record's")
-	errTorn      = errors.New("its bytes do not match their checksum")
-)
-
-// newerError is a record of a later format.
-type newerError struct{ format uint64 }
-
-func (e *newerError) Error() string {
-	return fmt.Sprintf("it has format %d, and this version reads up to %d", e.format, RecordFormat)
-}
-
 func decodeRecord(data []byte) (Record, error) {
-	if len(data) == 0 {
-		return Record{}, errEmptyFile
-	}
-	line, body, _ := bytes.Cut(data, []byte("\n"))
-	words := strings.Split(string(line), " ")
-	if len(words) < 2 || words[0] != recordMagic {
-		return Record{}, errNoMagic
-	}
-	format, err := strconv.ParseUint(words[1], 10, 32)
-	if err != nil || format == 0 {
-		return Record{}, errNoMagic
-	}
-	if format > RecordFormat {
-		return Record{}, &newerError{format}
-	}
-	sum := sha256.Sum256(body)
-	if len(words) != 3 || words[2] != hex.EncodeToString(sum[:]) {
-		return Record{}, errTorn
+	body, err := Unseal(recordMagic, RecordFormat, data)
+	if err != nil {
+		return Record{}, err
 	}
 	var r Record
 	dec := json.NewDecoder(bytes.NewReader(body))
