@@ -99,8 +99,9 @@ type ProvisionConfig struct {
 // words.
 type VerbCall struct {
 	Name  string
-	Arg   string   // of a verb with a metavar
-	Words []string // of pacectl
+	Arg   string            // of a verb with a metavar
+	Words []string          // of pacectl
+	Flags map[string]string // those of WordFlags that were typed beside the words; nil: none
 }
 
 // ToolVerb is VerbCall.Name for pacectl.

@@ -116,11 +116,6 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 
 const onLine = "the command line"
 
-// dryRun is taken where it says what is so anyway, and nowhere else: another word would do what it was asked not to.
-const dryRun = "dry-run"
-
-var dryRunOf = []string{"queue", "run-helper"}
-
 // rawFlag collects an option's texts as they were typed; judging them is the same for every origin.
 type rawFlag struct {
 	values *[]string
@@ -156,8 +151,10 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 			register(v.Name, v.Short, v.Metavar != "")
 		}
 	}
-	if tool {
-		register(dryRun, "", false)
+	for i := range WordFlags {
+		if tool {
+			register(WordFlags[i].Name, "", WordFlags[i].Metavar != "")
+		}
 	}
 	parseErr := set.Parse(args)
 	call, verbErr := chosenVerb(typed)
@@ -174,8 +171,9 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); len(call.Words) > 0 && call.Words[0] == "help" {
 			call = VerbCall{Name: "help"} // a person's first try
 		}
-		if len(*typed[dryRun]) > 0 && (len(call.Words) < 2 || !slices.Equal(call.Words[:2], dryRunOf)) {
-			return nil, call, &UsageError{"--" + dryRun + " belongs to pacectl " + strings.Join(dryRunOf, " ") + ", which configures nothing", "leave it out"}
+		var err error
+		if call.Flags, err = wordFlags(call.Words, typed); err != nil {
+			return nil, call, err
 		}
 	} else if tool && call.Name == "help" {
 		// a word beside it is what the person wants to know about; one page holds them all
@@ -280,8 +278,10 @@ func flagError(err error, tool bool) error {
 				names = append(names, v.Name)
 			}
 		}
-		if tool {
-			names = append(names, dryRun)
+		for i := range WordFlags {
+			if tool {
+				names = append(names, WordFlags[i].Name)
+			}
 		}
 		name := unknown.GetSpecifiedName()
 		dashes := "--"

@@ -250,7 +250,7 @@ func TestToolWords(t *testing.T) {
 // TestDryRun: it is taken where nothing is changed anyway, and never passed over where something would be.
 func TestDryRun(t *testing.T) {
 	_, call, err := sources{tool: true, args: []string{"queue", "run-helper", "web1", "--dry-run"}}.parse()
-	if d := cmp.Diff(VerbCall{Name: "pacectl", Words: []string{"queue", "run-helper", "web1"}}, call); err != nil || d != "" {
+	if d := cmp.Diff(VerbCall{Name: "pacectl", Words: []string{"queue", "run-helper", "web1"}, Flags: map[string]string{"dry-run": "true"}}, call); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
 	for _, words := range [][]string{{"queue", "pause", "--dry-run"}, {"--dry-run", "queue", "drop", "web1"}, {"member", "forget", "web1", "--dry-run"}, {"--dry-run"}} {

@@ -39,7 +39,7 @@ func ToolManPage() string {
 		if v.words == "" {
 			continue
 		}
-		l.add(".TP\n.B pacectl %s", roff.Replace(strings.TrimSpace(v.words+" "+v.args)))
+		l.add(".TP\n.B pacectl %s", roff.Replace(v.synopsis()))
 		l.add("%s.", roff.Replace(v.about))
 	}
 	l.add(".SH OPTIONS")
@@ -48,6 +48,11 @@ func ToolManPage() string {
 			l.add(".TP\n.B %s", roff.Replace(typed(o)))
 			l.add("%s.", roff.Replace(o.Help))
 		}
+	}
+	for i := range config.WordFlags {
+		f := &config.WordFlags[i]
+		l.add(".TP\n.B %s", roff.Replace(typedWord(f)))
+		l.add("%s. Of %s.", roff.Replace(f.Help), roff.Replace(f.Words()))
 	}
 	l.add(".SH SEE ALSO\n.BR pace\\-node (8)")
 	return l.String()
@@ -92,6 +97,13 @@ func toolFlags() []string {
 		if o := &config.Options[i]; o.Tool {
 			out = append(out, optionFlag(o))
 		}
+	}
+	for i := range config.WordFlags {
+		f := "--" + config.WordFlags[i].Name
+		if config.WordFlags[i].Metavar != "" {
+			f += "="
+		}
+		out = append(out, f)
 	}
 	return out
 }

@@ -38,7 +38,8 @@ type runner struct {
 	cfg    config.Config
 	deps   RunDeps
 	stderr io.Writer
-	tool   bool // pacectl: words may be names and prefixes
+	tool   bool              // pacectl: words may be names and prefixes
+	flags  map[string]string // config.WordFlags beside the words
 	client *Client
 	socket bool
 }
@@ -62,6 +63,7 @@ var verbs = []verb{
 	{"reset-identity", "", false, "", 0, 0, "archive this machine's identity; the next start makes a new one", (*runner).resetIdentity},
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
 	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
+	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "take this machine out of its fleet, or give up what it asks; its key is not revoked", (*runner).leave},
 	{"enroll-list", "enroll list", true, "", 0, 0, "the machines that wait, each with its key", (*runner).enrollList},
 	{"enroll-approve", "enroll approve", false, "ID@KEY", 1, 1, "admit a waiting machine whose key you have compared", (*runner).enrollApprove},
 	{"enroll-reject", "enroll reject", false, "ID[@KEY]", 1, 1, "refuse a waiting machine", (*runner).enrollReject},
@@ -81,12 +83,9 @@ var verbs = []verb{
 	{"", "queue reprovision", false, "MACHINE", 1, 1, "provision a machine anew", queueVerb("reprovision")},
 	{"", "queue pause", false, "[REASON]", 0, -1, "start no further run", queueVerb("pause")},
 	{"", "queue resume", false, "", 0, 0, "go on", queueVerb("resume")},
-	{"", "queue run-helper", false, "MACHINE [--dry-run]", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
+	{"", "queue run-helper", false, "MACHINE", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
 }
-
-// leaveVerb joins the table with the version whose nodes carry it out: a word that every node refuses is not offered.
-var leaveVerb = verb{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "leave the fleet: the leader removes this machine's own row", (*runner).leave}
 
 // Run carries out one verb, typed as a flag of pace-node or as words of pacectl,
 // and returns the exit status. stdout gets the document, with --json exactly one
@@ -94,7 +93,7 @@ var leaveVerb = verb{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "leave the fl
 // to stderr. VerbCalls that need no node (version, help, check-arguments) are the
 // command's own.
 func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, stderr io.Writer, deps RunDeps) int {
-	r := &runner{cfg: cfg, deps: deps, stderr: stderr, tool: call.Name == config.ToolVerb}
+	r := &runner{cfg: cfg, deps: deps, stderr: stderr, tool: call.Name == config.ToolVerb, flags: call.Flags}
 	doc, err := r.do(ctx, call)
 	if r.client != nil {
 		r.client.Close()
@@ -228,7 +227,7 @@ func findWords(words []string) (verb, []string, error) {
 
 func counted(v verb, args []string) (verb, []string, error) {
 	if len(args) < v.least || v.most >= 0 && len(args) > v.most {
-		return verb{}, nil, usageFailure(strings.TrimSpace("pacectl "+v.words+" "+v.args), "pacectl %s takes %s", v.words, argsText(v))
+		return verb{}, nil, usageFailure("pacectl "+v.synopsis(), "pacectl %s takes %s", v.words, argsText(v))
 	}
 	return v, args, nil
 }
@@ -264,7 +263,7 @@ func ToolHelp() string {
 	l.add("pacectl: what an operator asks of pace-node. MACHINE is a name where it is unique, an id, or the start of one id.\n")
 	for _, v := range verbs {
 		if v.words != "" {
-			l.add("  pacectl %-40s %s", strings.TrimSpace(v.words+" "+v.args), v.about)
+			l.add("  pacectl %-40s %s", v.synopsis(), v.about)
 		}
 	}
 	l.add("")
@@ -278,7 +277,30 @@ func ToolHelp() string {
 			l.add("  %-48s %s", "--"+v.Name, v.Help)
 		}
 	}
+	l.add("")
+	for i := range config.WordFlags {
+		f := &config.WordFlags[i]
+		l.add("  %-48s %s [%s]", typedWord(f), f.Help, f.Words())
+	}
 	return l.String()
+}
+
+// synopsis is how a verb's words are typed, with the flags that belong to them.
+func (v *verb) synopsis() string {
+	out := strings.TrimSpace(v.words + " " + v.args)
+	for i := range config.WordFlags {
+		if f := &config.WordFlags[i]; f.Takes(strings.Fields(v.words)) {
+			out += " [" + typedWord(f) + "]"
+		}
+	}
+	return out
+}
+
+func typedWord(f *config.WordFlag) string {
+	if f.Metavar == "" {
+		return "--" + f.Name
+	}
+	return "--" + f.Name + "=" + f.Metavar
 }
 
 // notice says something beside the answer.

@@ -246,7 +246,7 @@ func TestFailures(t *testing.T) {
 		{"no such machine, nor one like it", nodes{"": leaderNode()}, words("member", "show", "xyzzyxyzzy"), config.Config{}, 4, "no machine of the fleet", "member list"},
 		{"no name at all", nodes{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "pacectl member list"},
 		{"a window of nothing", nodes{"": leaderNode()}, flag1("enroll-auto-approve", "0s"), config.Config{}, 2, "window", "15m"},
-		{"what no node carries out yet", nodes{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, `"leave" is no word`, "status"},
+		{"the id not given back", nodes{"": leaderNode()}, words("fleet", "leave"), config.Config{}, 2, "was not given back", cluster1},
 		{"bad endpoint", nodes{"": leaderNode()}, words("member", "admit", "x=nowhere"), config.Config{}, 2, "no HOST:PORT", "ID=HOST:PORT"},
 		{"configuration", nodes{"": func() *fakeNode { n := leaderNode(); n.fail = nil; return n }()}, config.VerbCall{Name: "nonsense"}, config.Config{}, 2, "no verb", "--help"},
 	} {
@@ -391,9 +391,6 @@ func TestPreapproveList(t *testing.T) {
 }
 
 func TestLeaveAsksBack(t *testing.T) {
-	offered := verbs
-	verbs = append(slices.Clone(verbs), leaveVerb)
-	t.Cleanup(func() { verbs = offered })
 	node := leaderNode()
 	exit, _, errs := nodes{"": node}.run(t, words("fleet", "leave"), config.Config{}, cluster1+"\n")
 	if exit != 0 || len(node.clusters) != 1 || !strings.Contains(errs, cluster1) {
@@ -407,6 +404,33 @@ func TestLeaveAsksBack(t *testing.T) {
 		if exit, _, errs := (nodes{"": leaderNode()}).run(t, words("fleet", "leave", args), config.Config{}, ""); exit != want {
 			t.Errorf("%s: %d %q, want %d", args, exit, errs, want)
 		}
+		call := words("fleet", "leave")
+		call.Flags = map[string]string{config.WordYes: args, config.WordForce: "true"}
+		node := leaderNode()
+		if exit, _, errs := (nodes{"": node}).run(t, call, config.Config{JSON: true}, ""); exit != want || want == 0 && !node.clusters[0].Force {
+			t.Errorf("--yes=%s --force: %d %q %+v, want %d", args, exit, errs, node.clusters, want)
+		}
+	}
+	// It is about the machine on which it is typed, whoever leads.
+	other := leaderNode()
+	other.fail = wire.NewError(wire.CodeNotLeader, "10.0.0.1:6674", "")
+	if exit, _, _ := (nodes{"": other, "10.0.0.1:6674": leaderNode()}).run(t, words("fleet", "leave", cluster1), config.Config{}, ""); exit != config.ExitNobody {
+		t.Errorf("it followed a redirect: %d", exit)
+	}
+	far := leaderNode()
+	if exit, _, errs := (nodes{"10.0.0.1:6674": far}).run(t, words("fleet", "leave", cluster1), config.Config{Scheduler: "10.0.0.1:6674"}, ""); exit != 2 || len(far.clusters) != 0 {
+		t.Errorf("through --scheduler: %d %q %v", exit, errs, far.clusters)
+	}
+}
+
+// TestLeaveOfAPendingMachine: giving an ask up asks nothing back.
+func TestLeaveOfAPendingMachine(t *testing.T) {
+	node := leaderNode()
+	asks := exampleNode()
+	asks.Asks = &Asking{Cluster: cluster1}
+	node.status["node"] = asks
+	if exit, _, errs := (nodes{"": node}).run(t, words("fleet", "leave"), config.Config{}, ""); exit != 0 || len(node.clusters) != 1 {
+		t.Errorf("%d %q %v", exit, errs, node.clusters)
 	}
 }
 

@@ -339,17 +339,6 @@ func (r *runner) set(ctx context.Context, args []string) (Printable, error) {
 	return r.cluster(ctx, wire.ClusterRequest{Op: "set", Name: name, Value: value})
 }
 
-func (r *runner) leave(ctx context.Context, args []string) (Printable, error) {
-	s, err := status[ClusterStatus](r, ctx, "cluster")
-	if err != nil {
-		return nil, err
-	}
-	if err := r.confirm(args, s.Cluster, "take this machine out of its fleet"); err != nil {
-		return nil, err
-	}
-	return r.cluster(ctx, wire.ClusterRequest{Op: "leave"})
-}
-
 func queueAsk[T any](r *runner, ctx context.Context, op, id, reason string) (T, error) {
 	return ask[T](ctx, r.call, wire.VerbQueue, wire.QueueRequest{Op: op, ID: id, Reason: reason})
 }

@@ -315,7 +315,7 @@ func newRig(t testing.TB, n int) *rig {
 	}
 	r.cfg = LearnerConfig{Dir: t.TempDir(), Cluster: testCluster, Self: self, Key: pub(1), Seed: seed, NoSync: true, Rand: func() float64 { return 0.5 },
 		OnApply:       func(e Entry) { r.mu.Lock(); defer r.mu.Unlock(); r.entries = append(r.entries, e) },
-		OnForgotten:   func(rev uint64) { r.mu.Lock(); defer r.mu.Unlock(); r.forgot = append(r.forgot, rev) },
+		OnForgotten:   func(rev uint64, _ bool) { r.mu.Lock(); defer r.mu.Unlock(); r.forgot = append(r.forgot, rev) },
 		OnFormatNewer: func(error) { r.mu.Lock(); defer r.mu.Unlock(); r.newer++ },
 		OnOtherEpoch:  func(_ string, e uint64) { r.mu.Lock(); defer r.mu.Unlock(); r.epochs = append(r.epochs, e) },
 		OnRefused:     func(_ string, e *wire.Error) { r.mu.Lock(); defer r.mu.Unlock(); r.refused = append(r.refused, e) }}

@@ -25,8 +25,9 @@ type LearnerConfig struct {
 	Seed    []byte             // the roster's JSON at the approval: whom to follow first; needed until a state is on disk
 	// OnApply is told every applied command in order, once it is durable. A snapshot is an entry without a command.
 	OnApply func(Entry)
-	// OnForgotten is told the revision that removed this machine; Run then ends with ErrForgotten.
-	OnForgotten func(revision uint64)
+	// OnForgotten is told the revision that removed this machine, and whether its key was revoked by it: a machine that left
+	// of its own will keeps its key's good name. Run then ends with ErrForgotten.
+	OnForgotten func(revision uint64, revoked bool)
 	// OnFormatNewer is told once that the fleet writes a later format. What is applied is kept, and heartbeats are still
 	// heard, so that an upgrade reaches this machine.
 	OnFormatNewer func(error)

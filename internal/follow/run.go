@@ -215,7 +215,7 @@ func (l *Learner) refused(voter fleet.Member, e *wire.Error) error {
 	switch e.Code {
 	case wire.CodeRevoked:
 		// The voter's word counts as the entry; its text says at which revision, as a number or in a sentence.
-		return l.forgotten(number(e.Text))
+		return l.forgotten(number(e.Text), true)
 	case wire.CodeNewerFormat:
 		l.freeze(e)
 	}
@@ -239,10 +239,10 @@ func number(s string) uint64 {
 	return n
 }
 
-func (l *Learner) forgotten(revision uint64) error {
-	l.cfg.Logger.Warn("this machine was forgotten by its fleet", "fleet", l.cfg.Cluster, "revision", revision)
+func (l *Learner) forgotten(revision uint64, revoked bool) error {
+	l.cfg.Logger.Warn("this machine is a member of its fleet no more", "fleet", l.cfg.Cluster, "revision", revision, "key-revoked", revoked)
 	if l.cfg.OnForgotten != nil {
-		l.cfg.OnForgotten(revision)
+		l.cfg.OnForgotten(revision, revoked)
 	}
 	return ErrForgotten
 }

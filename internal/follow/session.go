@@ -275,7 +275,7 @@ func (s *session) commit() error {
 		l.entries.Add(1)
 		l.publish(e)
 		if e.Result.Forgot == l.cfg.Self || !l.holdsSelf(e.View) {
-			return l.forgotten(e.Revision)
+			return l.forgotten(e.Revision, l.revoked(e.View))
 		}
 	}
 	// What is applied in memory and was not taken is not to be written.
@@ -283,6 +283,12 @@ func (s *session) commit() error {
 		return l.store.install(l.state.Snapshot())
 	}
 	return nil
+}
+
+// revoked reports whether this machine's key is revoked in a state that holds it no more.
+func (l *Learner) revoked(v *fleet.View) bool {
+	_, revoked := v.Revoked(l.cfg.Key)
+	return revoked
 }
 
 // holdsSelf reports whether this machine is in the roster, under its own key.
@@ -343,7 +349,7 @@ func (s *session) install(snapshot []byte, revision uint64) error {
 	l.publish(wholeEntry(was, v))
 	l.cfg.Logger.Info("the fleet's state is applied", "voter", s.voter.ID, "revision", v.Revision(), "bytes", len(snapshot))
 	if !l.holdsSelf(v) {
-		return l.forgotten(v.Revision())
+		return l.forgotten(v.Revision(), l.revoked(v))
 	}
 	return nil
 }

@@ -208,6 +208,9 @@ func announceChanges(m fleet.Member, a wire.Announce) bool {
 
 // Cluster implements control.Backend.
 func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterRequest) (wire.ClusterAnswer, error) {
+	if op := n.localOp(r.Op); op != nil && p.Local {
+		return op(ctx, r)
+	}
 	if !n.isLeader() {
 		return wire.ClusterAnswer{}, n.notLeading("ask the leader")
 	}
@@ -240,6 +243,12 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 		return n.decide(ctx, v, fleet.VerbAdmit, r, by, at)
 	case "forget":
 		return n.decide(ctx, v, fleet.VerbForget, r, by, at)
+	case "leave":
+		m, ok := v.ByKey(p.Key)
+		if !ok || r.ID != "" && r.ID != m.ID {
+			return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, "a machine leaves at its own word only", "pacectl fleet leave on that machine, or pacectl member forget "+r.ID)
+		}
+		return n.decide(ctx, v, fleet.VerbLeave, wire.ClusterRequest{ID: m.ID}, by, at)
 	}
 	return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("this version does not do %q to a fleet", r.Op), "pacectl --help lists what it does")
 }

@@ -147,8 +147,8 @@ func (b *body) openLearner(rec statedir.Record) error {
 	b.learner, err = follow.OpenLearner(follow.LearnerConfig{
 		Dir: dir, Cluster: rec.Cluster, Self: b.n.id, Key: b.n.key.Public(), Seed: rec.Joined.Roster,
 		Logger: b.n.log, NoSync: b.n.cfg.NoSync, Point: b.n.point,
-		OnForgotten: func(revision uint64) {
-			b.n.post(func(now time.Time) { b.n.forgotten(now, b, revision) })
+		OnForgotten: func(revision uint64, revoked bool) {
+			b.n.post(func(now time.Time) { b.n.forgotten(now, b, revision, revoked) })
 		},
 		OnLeader: func() {
 			b.n.post(func(now time.Time) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pace-node/internal/control"
+	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/statedir"
 )
@@ -88,7 +89,7 @@ func (n *Node) move(now time.Time, a formation.Action) {
 	}
 	n.inMove = true
 	n.log.Info("moving", "from", tr.From.String(), "to", tr.To.String(), "because", tr.On.String(), "fleet", control.Word(rec.Cluster), "target", targetText(a.Target))
-	old := n.body
+	old, was := n.body, n.view.Load()
 	if tr.Rebuild {
 		// From here on nothing is proposed to the store that is about to be put away.
 		n.body = nil
@@ -120,10 +121,22 @@ func (n *Node) move(now time.Time, a formation.Action) {
 		if !n.post(func(now time.Time) {
 			n.install(now, fresh)
 			n.moved(now, a, rec)
+			if tr.Effect == formation.EffectMintNew {
+				n.partFrom(was)
+			}
 		}) {
 			fresh.close()
 		}
 	})
+}
+
+// partFrom closes every session with a member of the fleet that was left: what was said on it was said as a member.
+func (n *Node) partFrom(was *fleet.View) {
+	for _, s := range n.hub.Sessions() {
+		if _, ok := was.ByKey(s.Peer()); ok {
+			n.effect(func(context.Context) { s.Close(errReleased) })
+		}
+	}
 }
 
 // rebuild puts the other fleet's stores away and opens the body of the record, again until it works or the node stops.
@@ -179,6 +192,7 @@ func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 	n.showOwn()
 	n.refreshSelf(now)
 	n.publish(now)
+	n.tellAwaiting(own)
 	n.log.Info("moved", "mode", own.Mode.String(), "fleet", control.Word(rec.Cluster))
 }
 
@@ -196,18 +210,31 @@ func (n *Node) changedFleet(now time.Time, from, to string) {
 }
 
 // keepRecord writes a change of the record that no move waits for; during a move it waits for the move's end.
-func (n *Node) keepRecord(change func(*statedir.Record)) {
+func (n *Node) keepRecord(change func(*statedir.Record)) { n.keepRecordThen(change, nil) }
+
+// keepRecordThen also tells how the writing ended, off the loop.
+func (n *Node) keepRecordThen(change func(*statedir.Record), then func(error)) {
 	if n.inMove {
-		n.afterMove = append(n.afterMove, change)
+		n.afterMove = append(n.afterMove, recordChange{change, then})
 		return
 	}
 	change(&n.rec)
 	rec := n.rec
 	n.records.put(func(context.Context) {
-		if err := n.dir.Save(rec); err != nil {
+		err := n.dir.Save(rec)
+		if err != nil {
 			n.log.Error("formation record not written", "error", err.Error())
 		}
+		if then != nil {
+			then(err)
+		}
 	})
+}
+
+// recordChange is a change of the record that waits for a move's end.
+type recordChange struct {
+	change func(*statedir.Record)
+	then   func(error)
 }
 
 // endMove lets the record's other changes go on.
@@ -215,8 +242,8 @@ func (n *Node) endMove() {
 	n.inMove = false
 	waiting := n.afterMove
 	n.afterMove = nil
-	for _, change := range waiting {
-		n.keepRecord(change)
+	for _, w := range waiting {
+		n.keepRecordThen(w.change, w.then)
 	}
 }
 

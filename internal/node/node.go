@@ -118,7 +118,8 @@ type Node struct {
 	asking      *asking
 	admittedBy  identity.PublicKey
 	inMove      bool
-	afterMove   []func(*statedir.Record)
+	afterMove   []recordChange
+	awaited     []awaited // who waits for a move
 	led         bool
 	paused      bool // the setting provision.paused, as last followed
 	foreign     map[string]foreignSeen
@@ -148,6 +149,7 @@ type Node struct {
 	rowKeys      atomic.Pointer[map[identity.PublicKey]bool]
 	addressText  atomic.Pointer[netip.Addr]
 	pinDisagrees atomic.Bool
+	leavingOn    atomic.Bool  // goOnLeaving runs
 	turned       atomic.Int64 // Unix nanoseconds of the loop's last beat
 
 	// approvedOn is the session on which this machine was approved last: the fleet is followed over it.

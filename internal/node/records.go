@@ -78,6 +78,7 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 	rec := n.rec
 	rec.Mode = a.Transition.To.String()
 	rec.Target = nil
+	rec.Leaving = rec.Leaving && (a.Transition.To == formation.Learner || a.Transition.To == formation.Voter) && a.Transition.Effect == formation.EffectAdoptSeat
 	if a.Transition.To == formation.Pending {
 		rec.Target = targetRecord(a.Target)
 	}

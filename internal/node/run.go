@@ -36,6 +36,7 @@ func (n *Node) serve() {
 		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
 			Hosts: func() []string { return []string{n.name, n.cfg.HostName, n.advertisedHost} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
 	}
+	leaving := n.rec.Leaving // the loop's from here on
 	go n.loop()
 	n.serving0.Go(func() {
 		if err := n.hub.Serve(n.fcListener); err != nil && n.ctx.Err() == nil {
@@ -65,6 +66,9 @@ func (n *Node) serve() {
 		})
 	}
 	n.step1(tick)
+	if leaving {
+		n.effect(n.goOnLeaving)
+	}
 }
 
 func (n *Node) step1(e formation.Event) { n.post(func(now time.Time) { n.step(now, e) }) }

@@ -218,9 +218,13 @@ func (n *Node) showOwn() {
 	}
 }
 
-// forgotten is the learner's word that its fleet has forgotten it.
-func (n *Node) forgotten(now time.Time, b *body, revision uint64) {
+// forgotten is the learner's word that its fleet holds it no more: it was forgotten, or it left.
+func (n *Node) forgotten(now time.Time, b *body, revision uint64, revoked bool) {
 	if n.body != b {
+		return
+	}
+	if !revoked {
+		n.left(now, b)
 		return
 	}
 	n.log.Warn("the fleet has forgotten this machine: it becomes a fleet of its own", "fleet", control.Word(b.cluster), "revision", revision)

@@ -35,6 +35,7 @@ type Record struct {
 	Remembered  []string    `json:"remembered,omitempty"`  // 0xFC endpoints of the fleet's voters, host:port
 	Order       []byte      `json:"order,omitempty"`       // the signed dissolve order obeyed, as it came
 	OldCluster  string      `json:"old_cluster,omitempty"` // the fleet that Order dissolved
+	Leaving     bool        `json:"leaving,omitempty"`     // an operator had this machine leave its fleet, and no voter has said yet that it is gone
 	Hardware    string      `json:"hardware,omitempty"`    // digest of the machine at the first start, empty if unknown
 }
 

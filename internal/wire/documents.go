@@ -123,6 +123,7 @@ type ClusterRequest struct {
 	Name     string   `json:"name,omitempty"`
 	Value    string   `json:"value,omitempty"`
 	Lines    []string `json:"lines,omitempty"` // <id>@<key> each
+	Force    bool     `json:"force,omitempty"` // leave: go without the fleet's word
 }
 
 // ClusterAnswer is the answer of Cluster.

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names of the flags that belong to some words of pacectl.
+const (
+	WordDryRun = "dry-run"
+	WordForce  = "force"
+	WordYes    = "yes"
+)
+
+// WordFlag is a flag of some words of pacectl. Beside any other word it is refused: a verb would do what it was asked not
+// to, or pass over what it was told.
+type WordFlag struct {
+	Name    string
+	Metavar string     // "" = takes no value
+	Of      [][]string // the words that take it
+	Why     string     // what those do, for the refusal
+	Help    string
+	Check   func(string) error
+}
+
+// WordFlags is the table of them.
+var WordFlags = []WordFlag{
+	{Name: WordDryRun, Of: [][]string{{"queue", "run-helper"}}, Why: "which configures nothing",
+		Help: "says what is so anyway: the helper is asked and nothing is configured"},
+	{Name: WordForce, Of: [][]string{{"fleet", "leave"}}, Why: "which goes without the fleet's word then",
+		Help: "go alone, without asking the fleet, which still lists this machine then"},
+	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}}, Why: "which asks for the fleet's id back",
+		Help: "the fleet's id, given back without being asked for it: for scripts", Check: checkID},
+}
+
+// Words names the words that a flag belongs to.
+func (f *WordFlag) Words() string {
+	var out []string
+	for _, w := range f.Of {
+		out = append(out, "pacectl "+strings.Join(w, " "))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Takes reports whether words take the flag.
+func (f *WordFlag) Takes(words []string) bool {
+	return slices.ContainsFunc(f.Of, func(of []string) bool { return len(words) >= len(of) && slices.Equal(words[:len(of)], of) })
+}
+
+// wordFlags judges what was typed of them beside the words of a call.
+func wordFlags(words []string, typed map[string]*[]string) (map[string]string, error) {
+	var out map[string]string
+	for i := range WordFlags {
+		f := &WordFlags[i]
+		values := *typed[f.Name]
+		switch {
+		case len(values) == 0:
+			continue
+		case !f.Takes(words):
+			return nil, &UsageError{"--" + f.Name + " belongs to " + f.Words() + ", " + f.Why, "leave it out"}
+		case len(values) > 1:
+			return nil, &UsageError{fmt.Sprintf("--%s is given %d times", f.Name, len(values)), "give it once"}
+		case f.Metavar == "" && values[0] != "true":
+			return nil, &UsageError{fmt.Sprintf("--%s takes no value, and was given %s", f.Name, clip(values[0])), "leave it out"}
+		}
+		if f.Check != nil {
+			if err := f.Check(values[0]); err != nil {
+				return nil, &UsageError{fmt.Sprintf("--%s=%s", f.Name, clip(values[0])), err.Error()}
+			}
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[f.Name] = values[0]
+	}
+	return out, nil
+}
+
+func checkSpan(s string) error {
+	d, err := ParseDuration(s)
+	if err == nil && d < time.Minute {
+		err = fmt.Errorf("a duration of at least a minute, such as 720h")
+	}
+	return err
+}
