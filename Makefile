@@ -13,7 +13,7 @@ PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64
 RUN          := go run ./test/runner
 STATICCHECK  := build/tools/staticcheck
 
-.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim fuzz figures docs clean vuln packages package-macos lint-packages test-packages
+.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim sim-nodes fuzz figures docs clean vuln packages package-macos lint-packages test-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,9 +68,16 @@ demo-check: build/pace-node ## the demo, each step asserted, ending by itself
 bench: ## every benchmark
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
-SEEDS ?= 100
-sim: ## fifty nodes powered on together over a simulated segment, SEEDS times, in virtual time
-	PACE_SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 60m -run '^TestSim' -v ./internal/node
+# A seed that fails prints its story; SEED=n tells that one again.
+SEEDS ?= 200
+HOURS ?= 1
+SEED  ?=
+sim: ## stories of whole fleets from SEEDS seeds of HOURS each, over the product's decisions and a model of the log
+	PACE_SIM_SEEDS=$(SEEDS) PACE_SIM_HOURS=$(HOURS) PACE_SIM_SEED=$(SEED) go test -count=1 -timeout 600m -run '^TestSimModel$$' -v ./internal/simfleet
+
+NODE_SEEDS ?= 100
+sim-nodes: ## fifty whole nodes powered on together over a simulated segment, and their other scenes, NODE_SEEDS times, in virtual time
+	PACE_SIM_SEEDS=$(NODE_SEEDS) go test -count=1 -timeout 60m -run '^TestSim' -v ./internal/node
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME

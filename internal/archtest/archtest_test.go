@@ -49,6 +49,8 @@ var forbidden = []struct{ From, To, Why string }{
 	{"control", "internal/consensus", "verbs reach raft through the node"},
 	{"host", "internal/node", "the platform is given to the node, not the other way round"},
 	{"config", "internal/node", "options know nobody"},
+	{"simfleet", "internal/node", "the model carries decisions out by itself, beside the product's composition"},
+	{"simfleet", "internal/consensus", "the log is a model here; real raft has stories of its own"},
 	{"node", "platform/linux", "the node sees package host's interface"},
 	{"node", "platform/windows", "the node sees package host's interface"},
 	{"node", "platform/darwin", "the node sees package host's interface"},
@@ -64,8 +66,8 @@ var only = []struct{ Import, By, Why string }{
 	{"go.yaml.in/yaml/v3", "internal/config", "one table of options"},
 }
 
-// testsOnly are packages that the product never imports: the simulator, and what writes docs/schema.
-var testsOnly = []string{"internal/netsim", "internal/schema"}
+// testsOnly are packages that the product never imports: the simulators, and what writes docs/schema.
+var testsOnly = []string{"internal/netsim", "internal/simfleet", "internal/schema"}
 
 type pkg struct {
 	ImportPath                string

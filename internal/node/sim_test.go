@@ -191,7 +191,8 @@ func (s *sim) eldest() *Node {
 	})
 }
 
-// seeds are the simulation's seeds: five in a test run, as many as PACE_SIM_SEEDS says with make sim.
+// seeds are the simulation's seeds: five in a test run, as many as PACE_SIM_SEEDS says with make
+// sim-nodes.
 func seeds(t *testing.T) int {
 	text := os.Getenv("PACE_SIM_SEEDS")
 	if text == "" {

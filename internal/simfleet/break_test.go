@@ -1,0 +1,68 @@
+package simfleet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pace-node/internal/formation"
+)
+
+// faults are rules broken on purpose, and what the checker must call each: by a fault of the model, or by a row of the
+// product's own tables that is switched.
+var faults = []struct {
+	name   string
+	rule   Rule
+	breaks Breaks
+	change func() (restore func())
+}{
+	{"a leader admits whoever asks", RuleUnasked, Breaks{AdmitAnybody: true}, nil},
+	{"a disk says that it wrote and did not", RuleLost, Breaks{LoseTail: true}, nil},
+	{"a machine keeps its own fleet's store beside the one it joined", RuleTwoFleets, Breaks{KeepStores: true}, nil},
+	{"nobody is ever approved", RuleUnsettled, Breaks{Deaf: true}, nil},
+	{"an approval changes nothing", RuleUnsettled, Breaks{}, func() func() { return withoutTransition(formation.Pending, formation.Approved) }},
+	{"a learner leaves commands out", RuleDigest, Breaks{DropCommands: true}, nil},
+}
+
+func withTransition(from formation.Mode, on formation.Trigger, change func(*formation.Transition)) func() {
+	for i := range formation.Transitions {
+		if t := &formation.Transitions[i]; t.From == from && t.On == on {
+			was := *t
+			change(t)
+			return func() { formation.Transitions[i] = was }
+		}
+	}
+	panic("no such row")
+}
+
+func withoutTransition(from formation.Mode, on formation.Trigger) func() {
+	return withTransition(from, on, func(t *formation.Transition) { t.From = 0 })
+}
+
+// TestFaultsAreSeen: each fault is found within a few seeds, and called by its rule; its story is told short.
+func TestFaultsAreSeen(t *testing.T) {
+	kind := Kind{Least: 3, Most: 8, Span: 40 * time.Minute, Gap: 40 * time.Second}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			if f.change != nil {
+				defer f.change()()
+			}
+			for seed := range uint64(40) {
+				o := Run(Draw(seed+1, kind), f.breaks)
+				if o.Violation == nil {
+					continue
+				}
+				if o.Violation.Rule != f.rule {
+					t.Fatalf("seed %d broke another rule:\n%s", seed+1, o.Tell())
+				}
+				short := Shrink(o, f.breaks, 12)
+				t.Logf("seed %d, %d of %d steps: %v", seed+1, len(short.Story.Steps), len(o.Story.Steps), short.Violation)
+				if !strings.Contains(short.Tell(), f.rule.String()) {
+					t.Error("the story does not name the rule")
+				}
+				return
+			}
+			t.Fatal("no seed found it")
+		})
+	}
+}

@@ -1,0 +1,329 @@
+package simfleet
+
+import (
+	"fmt"
+	"time"
+
+	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+)
+
+// Rule is what must hold after every event, or at a story's end.
+type Rule uint8
+
+// Rules. The zero value is none.
+const (
+	RuleUnasked    Rule = iota + 1 // no admission without an approval, pre-approval or open window
+	RuleLost                       // nothing approved is lost
+	RuleTwoFleets                  // no machine in two fleets
+	RuleTwoLeaders                 // at most one leader a term
+	RuleUnsettled                  // every machine ends in a fleet or solitary
+	RuleQueue                      // the queue's own rules
+	RuleDigest                     // equal states at equal epoch and revision
+	RuleModel                      // the model itself went wrong
+)
+
+// RuleRow is one row of the table of rules.
+type RuleRow struct {
+	Rule Rule
+	Name string
+}
+
+// Rules is the table of rules.
+var Rules = []RuleRow{
+	{RuleUnasked, "no admission without an approval, pre-approval or open window"},
+	{RuleLost, "nothing approved is lost"},
+	{RuleTwoFleets, "no machine in two fleets"},
+	{RuleTwoLeaders, "at most one leader a term"},
+	{RuleUnsettled, "every machine ends in a fleet or solitary"},
+	{RuleQueue, "the queue's rules"},
+	{RuleDigest, "equal states at equal epoch and revision"},
+	{RuleModel, "the model carries out what it is asked"},
+}
+
+// String returns the rule in words.
+func (r Rule) String() string {
+	for _, row := range Rules {
+		if row.Rule == r {
+			return row.Name
+		}
+	}
+	return "unknown"
+}
+
+// Violation is a rule that was broken.
+type Violation struct {
+	Rule Rule
+	At   time.Duration // since the story began
+	Who  string
+	Text string
+}
+
+// Error implements error.
+func (v *Violation) Error() string {
+	return fmt.Sprintf("broken after %s at %s: %s: %s", v.At, v.Who, v.Rule, v.Text)
+}
+
+// Sight is what one machine shows at one moment.
+type Sight struct {
+	At      time.Duration
+	Who     string // its name in the story
+	ID      string
+	Key     identity.PublicKey
+	Mode    formation.Mode
+	Cluster string      // of its record
+	Stores  []string    // clusters of the stores that it has not put away
+	Moving  bool        // between two modes: what it shows need not fit together
+	View    *fleet.View // applied; never nil
+}
+
+// Checker knows what was asked of the machines, and judges what they show. The first rule that is broken is kept.
+type Checker struct {
+	fleets   map[string]*knownFleet
+	digests  map[position]seenDigest
+	leaders  map[termOf]string
+	last     map[string]*fleet.View // by machine
+	Err      *Violation
+	admitted int
+}
+
+type position struct {
+	cluster         string
+	epoch, revision uint64
+}
+
+type seenDigest struct {
+	digest [32]byte
+	who    string
+}
+
+type termOf struct {
+	cluster     string
+	epoch, term uint64
+}
+
+// knownFleet is what operators did to one fleet.
+type knownFleet struct {
+	founder  pair
+	allowed  map[pair]string // why it may be in the roster
+	acks     []ack
+	windows  []window
+	recovers []recovery
+}
+
+type pair struct {
+	id  string
+	key identity.PublicKey
+}
+
+// ack is something that an operator was told is done.
+type ack struct {
+	epoch, revision uint64
+	pair            pair
+	what            ackKind
+	released        bool // somebody tried to undo it since
+}
+
+type ackKind uint8
+
+const (
+	ackAdmitted ackKind = iota + 1
+	ackAwaited
+	ackForgotten
+)
+
+var ackNames = [...]string{ackAdmitted: "admission", ackAwaited: "pre-approval", ackForgotten: "revocation"}
+
+// window is a time in which a leader's window was open.
+type window struct {
+	on          string
+	from, until time.Duration
+}
+
+// recovery is where a new epoch began: what was acknowledged after that revision may be gone.
+type recovery struct{ epoch, revision uint64 }
+
+// NewChecker returns a checker that has seen nothing.
+func NewChecker() *Checker {
+	return &Checker{fleets: map[string]*knownFleet{}, digests: map[position]seenDigest{}, leaders: map[termOf]string{}, last: map[string]*fleet.View{}}
+}
+
+func (c *Checker) fail(r Rule, at time.Duration, who, format string, args ...any) {
+	if c.Err == nil {
+		c.Err = &Violation{Rule: r, At: at, Who: who, Text: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (c *Checker) fleet(cluster string) *knownFleet {
+	f := c.fleets[cluster]
+	if f == nil {
+		f = &knownFleet{allowed: map[pair]string{}}
+		c.fleets[cluster] = f
+	}
+	return f
+}
+
+// Allow notes that an operator approved a machine, now or ahead.
+func (c *Checker) Allow(cluster, id string, key identity.PublicKey, why string) {
+	c.fleet(cluster).allowed[pair{id, key}] = why
+}
+
+// Remove notes that somebody tries to take a machine, or its pre-approval, out of a fleet: what was acknowledged of it so
+// far may be gone from now on.
+func (c *Checker) Remove(cluster, id string, key identity.PublicKey) {
+	acks := c.fleet(cluster).acks
+	for i := range acks {
+		if a := &acks[i]; a.pair == (pair{id, key}) && a.what != ackForgotten {
+			a.released = true
+		}
+	}
+}
+
+// Window notes that a machine's auto-approve window is open for so long.
+func (c *Checker) Window(cluster, on string, from, length time.Duration) {
+	c.windowEnds(cluster, on, from)
+	f := c.fleet(cluster)
+	f.windows = append(f.windows, window{on, from, from + length})
+}
+
+func (c *Checker) windowEnds(cluster, on string, at time.Duration) {
+	f := c.fleet(cluster)
+	for i := range f.windows {
+		if w := &f.windows[i]; w.on == on && w.until > at {
+			w.until = at
+		}
+	}
+}
+
+// decidedByWindow notes that a leader admits a machine by its window; it must be open.
+func (c *Checker) decidedByWindow(cluster string, row enroll.RowID, on string, at time.Duration) {
+	f := c.fleet(cluster)
+	for _, w := range f.windows {
+		if w.on == on && w.from <= at && at <= w.until {
+			c.Allow(cluster, row.ID, row.Key, "the window on "+on)
+			return
+		}
+	}
+	c.fail(RuleUnasked, at, on, "admits %s by a window that is not open", row.ID)
+}
+
+// Acked notes what an operator was told is done, at a revision of a fleet.
+func (c *Checker) acked(cluster string, epoch, revision uint64, what ackKind, id string, key identity.PublicKey) {
+	c.fleet(cluster).acks = append(c.fleet(cluster).acks, ack{epoch: epoch, revision: revision, pair: pair{id, key}, what: what})
+}
+
+// leads notes that a machine leads in a term.
+func (c *Checker) leads(who, cluster string, epoch, term uint64, id string) {
+	at := termOf{cluster, epoch, term}
+	if other, ok := c.leaders[at]; ok && other != id {
+		c.fail(RuleTwoLeaders, 0, who, "%s and %s lead fleet %s in term %d", short(other), short(id), short(cluster), term)
+		return
+	}
+	c.leaders[at] = id
+}
+
+// See judges what a machine shows.
+func (c *Checker) See(s Sight) {
+	f := c.fleet(s.Cluster)
+	if f.founder == (pair{}) && (s.Mode == formation.Solitary || s.Mode == formation.Pending) {
+		f.founder = pair{s.ID, s.Key} // a fleet begins with one machine that minted it
+	}
+	if !s.Moving {
+		c.seeWhole(s, f)
+	}
+	v := s.View
+	if v.Cluster() == "" || c.last[s.Who] == v {
+		return
+	}
+	prev := c.last[s.Who]
+	c.last[s.Who] = v
+	c.seeRoster(s, prev)
+	c.seeAcks(s)
+	at := position{v.Cluster(), v.Epoch(), v.Revision()}
+	d := v.Digest()
+	if seen, ok := c.digests[at]; !ok {
+		c.digests[at] = seenDigest{d, s.Who}
+	} else if seen.digest != d {
+		c.fail(RuleDigest, s.At, s.Who, "its state of fleet %s at epoch %d revision %d is another than that of %s", short(at.cluster), at.epoch, at.revision, seen.who)
+	}
+}
+
+// seeWhole judges whether a machine that is not on its way anywhere is in one fleet.
+func (c *Checker) seeWhole(s Sight, f *knownFleet) {
+	for _, store := range s.Stores {
+		if store != s.Cluster {
+			c.fail(RuleTwoFleets, s.At, s.Who, "it is in fleet %s and keeps the store of fleet %s open", short(s.Cluster), short(store))
+		}
+	}
+	if v := s.View.Cluster(); v != "" && v != s.Cluster {
+		c.fail(RuleTwoFleets, s.At, s.Who, "it is in fleet %s and applies fleet %s", short(s.Cluster), short(v))
+	}
+	self := pair{s.ID, s.Key}
+	if (s.Mode == formation.Learner || s.Mode == formation.Voter) && f.founder != self && f.allowed[self] == "" {
+		c.fail(RuleUnasked, s.At, s.Who, "it is a %s of fleet %s, which nobody let it into", s.Mode, short(s.Cluster))
+	}
+}
+
+// seeRoster judges who is new in a roster.
+func (c *Checker) seeRoster(s Sight, prev *fleet.View) {
+	f := c.fleet(s.View.Cluster())
+	for m := range s.View.Members() {
+		if prev != nil && prev.Cluster() == s.View.Cluster() && prev.Holds(m.ID, m.Key) {
+			continue
+		}
+		if p := (pair{m.ID, m.Key}); p != f.founder && f.allowed[p] == "" {
+			c.fail(RuleUnasked, s.At, s.Who, "fleet %s holds %s (%s), which nobody approved", short(s.View.Cluster()), m.Name, short(m.ID))
+		}
+		c.admitted++
+	}
+}
+
+// seeAcks judges whether everything that an operator was told is there.
+func (c *Checker) seeAcks(s Sight) {
+	v, f := s.View, c.fleet(s.View.Cluster())
+	for _, a := range f.acks {
+		if a.after(v) || a.released || f.excused(a, v.Epoch()) {
+			continue
+		}
+		there := v.Holds(a.pair.id, a.pair.key)
+		switch a.what {
+		case ackAwaited:
+			_, awaited := v.PreApproved(a.pair.id, a.pair.key)
+			there = there || awaited || s.Mode == formation.Learner // learners are not told
+		case ackForgotten:
+			_, there = v.Revoked(a.pair.key)
+		}
+		if !there {
+			c.fail(RuleLost, s.At, s.Who, "the %s of %s, committed at epoch %d revision %d of fleet %s, is not there at epoch %d revision %d",
+				ackNames[a.what], short(a.pair.id), a.epoch, a.revision, short(v.Cluster()), v.Epoch(), v.Revision())
+		}
+	}
+}
+
+// after reports whether it was committed later than a state.
+func (a ack) after(v *fleet.View) bool {
+	return fleet.ComparePosition(a.epoch, a.revision, v.Epoch(), v.Revision()) > 0
+}
+
+// rested judges a leader when all is at rest: nothing that was acknowledged is still to come.
+func (c *Checker) rested(at time.Duration, who string, v *fleet.View) {
+	f := c.fleet(v.Cluster())
+	for _, a := range f.acks {
+		if a.after(v) && !f.excused(a, v.Epoch()) {
+			c.fail(RuleLost, at, who, "the %s of %s was committed at epoch %d revision %d of fleet %s, whose leader is at epoch %d revision %d",
+				ackNames[a.what], short(a.pair.id), a.epoch, a.revision, short(v.Cluster()), v.Epoch(), v.Revision())
+		}
+	}
+}
+
+// excused: a recovery began from an earlier revision, and said so.
+func (f *knownFleet) excused(a ack, epoch uint64) bool {
+	for _, r := range f.recovers {
+		if r.epoch > a.epoch && r.epoch <= epoch && a.revision > r.revision {
+			return true
+		}
+	}
+	return false
+}

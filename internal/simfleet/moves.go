@@ -1,0 +1,170 @@
+package simfleet
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+)
+
+// move carries out a transition: the record first, then the stores, and only then the new mode; a crash may come between
+// any two of them.
+func (p *proc) move(a formation.Action) {
+	tr := a.Transition
+	rec, err := p.recordAfter(a)
+	if err != nil {
+		p.after(0, func() { p.step(formation.Event{Kind: formation.EvMoveFailed, Err: err.Error()}) })
+		return
+	}
+	p.moving = true
+	p.w.say(p.h, "moves from %s to %s of %s: %s", tr.From, tr.To, short(rec.own.Cluster), tr.On)
+	voter, learner := p.voter, p.learner
+	if tr.Rebuild {
+		p.voter, p.learner = nil, nil // from here on nothing is proposed to what is put away
+		p.work.lead(false)
+		p.stopAdmitting("")
+	}
+	p.write("record", func() { p.h.disk.rec = rec }, func(err error) {
+		switch {
+		case err != nil:
+			p.voter, p.learner = voter, learner
+			p.leadership()
+			p.endMove()
+			p.step(formation.Event{Kind: formation.EvMoveFailed, Err: err.Error()})
+		case !tr.Rebuild:
+			p.moved(a, rec)
+		default:
+			p.voter, p.learner = voter, learner
+			p.closeBody()
+			if !p.point("closed") {
+				p.rebuild(a, rec)
+			}
+		}
+	})
+}
+
+// rebuild puts the other stores away and opens those of the record.
+func (p *proc) rebuild(a formation.Action, rec record) {
+	p.after(p.h.chance.between(time.Millisecond, 30*time.Millisecond), func() {
+		if !p.w.breaks.KeepStores {
+			p.h.disk.archiveOthers()
+		}
+		if p.point("archived") {
+			return
+		}
+		p.after(p.h.chance.between(time.Millisecond, 30*time.Millisecond), func() {
+			p.rec = rec
+			p.openBody()
+			if !p.point("opened") {
+				p.moved(a, rec)
+			}
+		})
+	})
+}
+
+// moved ends a move.
+func (p *proc) moved(a formation.Action, rec record) {
+	p.rec = rec
+	p.endMove()
+	p.step(formation.Event{Kind: formation.EvMoved, Own: rec.own})
+	if a.Transition.From == formation.Solitary && rec.own.Target != nil {
+		p.stopAdmitting(rec.own.Target.Endpoint)
+	}
+	if a.Transition.Rebuild {
+		p.work.changedFleet(rec.own.Cluster)
+	}
+	p.speak()
+	p.w.look(p.h)
+	p.viewChanged()
+}
+
+func (p *proc) endMove() {
+	p.moving = false
+	waiting := p.afterMove
+	p.afterMove = nil
+	for _, change := range waiting {
+		p.keepRecord(change)
+	}
+}
+
+// keepRecord writes a change of the record that no move waits for; during a move it waits for the move's end.
+func (p *proc) keepRecord(change func(*record)) {
+	if p.moving {
+		p.afterMove = append(p.afterMove, change)
+		return
+	}
+	change(&p.rec)
+	rec := p.rec
+	p.moving = true // records are written one after the other
+	p.write("record", func() { p.h.disk.rec = rec }, func(error) { p.endMove() })
+}
+
+// recordAfter is the record as a move leaves it.
+func (p *proc) recordAfter(a formation.Action) (record, error) {
+	rec, now := p.rec, p.now()
+	rec.own.Mode, rec.own.Target = a.Transition.To, nil
+	if a.Transition.To == formation.Pending {
+		rec.own.Target = a.Target
+	}
+	rec.rejections = p.form.Rejections(now)
+	for _, c := range p.form.Revoked() {
+		if !slices.Contains(rec.revokedIn, c) {
+			rec.revokedIn = append(slices.Clone(rec.revokedIn), c)
+		}
+	}
+	switch a.Transition.Effect {
+	case formation.EffectNone, formation.EffectRecordTarget, formation.EffectClearTarget, formation.EffectRememberRejection:
+		if a.Transition.To == formation.Voter {
+			rec.own.Established = true
+		}
+	case formation.EffectDissolve:
+		if p.rec.own.Target == nil {
+			return rec, fmt.Errorf("an approval came and no fleet was asked")
+		}
+		roster, err := enroll.CheckRoster(a.Roster, p.rec.own.Target.Cluster, p.id(), p.key())
+		if err != nil {
+			return rec, err
+		}
+		rec.own.Cluster, rec.own.Created, rec.own.Established, rec.own.AdmittedBy = roster.Cluster, roster.Created, true, p.admittedBy
+		rec.roster, rec.admitted, rec.epoch, rec.voters = a.Roster, roster.Revision, roster.Epoch, nil
+		for _, v := range roster.Voters {
+			key, err := identity.ParsePublicKey(v.Key)
+			if err != nil {
+				return rec, err
+			}
+			rec.voters = append(rec.voters, fleet.Member{ID: v.ID, Key: key, Role: fleet.RoleVoter, Endpoints: v.Endpoints})
+		}
+	case formation.EffectMintNew:
+		rec.own.Cluster, rec.own.Created = p.h.newID(), founding(p.h.wall())
+		rec.own.Established, rec.own.AdmittedBy, rec.roster, rec.voters, rec.admitted, rec.epoch = false, identity.PublicKey{}, nil, nil, 0, 0
+	default:
+		return rec, fmt.Errorf("the model does not know how a machine moves from %s on %s", a.Transition.From, a.Transition.On)
+	}
+	return rec, nil
+}
+
+// viewChanged looks at the state that was just applied.
+func (p *proc) viewChanged() {
+	if p.moving || p.voter == nil && p.learner == nil {
+		return
+	}
+	v, own := p.view(), p.form.Own()
+	if p.voter != nil {
+		if v.Established() && !own.Established {
+			p.keepRecord(func(rec *record) { rec.own.Established = true })
+			p.step(formation.Event{Kind: formation.EvEstablished})
+		}
+		if v.Len() > 1 && (own.Mode == formation.Solitary || own.Mode == formation.Pending) && p.grown != v.Cluster() {
+			p.grown = v.Cluster()
+			p.step(formation.Event{Kind: formation.EvOwnFleetRecordedMachine})
+		}
+	}
+	if p.alive() {
+		p.admitAwaited(v)
+		p.work.viewChanged(v)
+	}
+}

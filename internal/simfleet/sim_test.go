@@ -1,0 +1,119 @@
+package simfleet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// model is what the seeds' stories are drawn for.
+var model = Kind{Least: 4, Most: 32, Span: time.Hour, Gap: time.Minute}
+
+// fewSeeds is how many seeds a plain test run tells; PACE_SIM_SEEDS asks for others.
+const fewSeeds = 10
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is no number above 0", name, text)
+	}
+	return n
+}
+
+// tellAll runs stories on every processor, and returns their sum and the first that failed.
+func tellAll(stories []*Story) (sum Outcome, failed *Outcome) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	next := 0
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				if next == len(stories) || failed != nil {
+					mu.Unlock()
+					return
+				}
+				s := stories[next]
+				next++
+				mu.Unlock()
+				o := Run(s, Breaks{})
+				mu.Lock()
+				sum.Virtual += o.Virtual
+				sum.Events += o.Events
+				sum.Admitted += o.Admitted
+				if o.Violation != nil && (failed == nil || o.Story.Seed < failed.Story.Seed) {
+					failed = o
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return sum, failed
+}
+
+// TestSimModel tells a story for each seed. One that fails is made shorter and told; SEED=n tells that one alone.
+func TestSimModel(t *testing.T) {
+	kind := model
+	kind.Span = time.Duration(number(t, "PACE_SIM_HOURS", 1)) * time.Hour
+	var stories []*Story
+	steps := 0
+	if seed := os.Getenv("PACE_SIM_SEED"); seed != "" {
+		stories = append(stories, Draw(uint64(number(t, "PACE_SIM_SEED", 0)), kind))
+	} else {
+		for seed := range number(t, "PACE_SIM_SEEDS", fewSeeds) {
+			stories = append(stories, Draw(uint64(seed+1), kind))
+		}
+	}
+	for _, s := range stories {
+		steps += len(s.Steps)
+	}
+	began := time.Now()
+	sum, failed := tellAll(stories)
+	t.Logf("%d seeds, %.1f virtual hours, %d steps, %d events, %d admissions seen, in %s", len(stories), sum.Virtual.Hours(), steps, sum.Events, sum.Admitted,
+		time.Since(began).Round(time.Millisecond))
+	if failed != nil {
+		t.Fatal(report(failed, Breaks{}))
+	}
+}
+
+// report is what is said of a story that fails: it alone replays it.
+func report(o *Outcome, breaks Breaks) string {
+	short := Shrink(o, breaks, ShrinkRuns)
+	return fmt.Sprintf("seed %d fails; make sim SEED=%d tells it again, and the story below, kept in testdata/stories, for ever (%d of %d steps are left):\n%s",
+		o.Story.Seed, o.Story.Seed, len(short.Story.Steps), len(o.Story.Steps), short.Tell())
+}
+
+// TestStories tells every story that is kept: each broke a rule once.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/stories/*.story")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".story"), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := ParseStory(string(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := Run(s, Breaks{}); o.Violation != nil {
+				t.Fatal(o.Tell())
+			}
+		})
+	}
+}

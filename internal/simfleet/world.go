@@ -1,0 +1,114 @@
+package simfleet
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"pace-node/internal/formation"
+)
+
+// Breaks are faults that a test puts in, to see that the checker reports them.
+type Breaks struct {
+	AdmitAnybody bool // a leader admits whoever asks
+	ForgetVotes  bool // a voter votes twice in a term
+	LoseTail     bool // a disk says that it wrote, and did not
+	KeepStores   bool // a machine that joins keeps its own fleet's store open
+	DropCommands bool // a learner leaves some commands out
+	Deaf         bool // an approval never reaches who waits
+	WorkTwice    bool // a worker takes a machine that another one has
+}
+
+// World is a story being told.
+type World struct {
+	agenda
+	story    *Story
+	layout   chance
+	net      chance
+	hosts    []*host
+	segments [][]*host
+	byAddr   map[netip.Addr]*host
+	streams  []*stream
+	loss     float64
+	islands  int
+	check    *Checker
+	breaks   Breaks
+	said     []string
+	calm     bool
+}
+
+// New lays the machines of a story out: which segment each is on, whom it is told of, how its clock is set.
+func New(s *Story, breaks Breaks) *World {
+	w := &World{story: s, layout: chanceOf(s.Seed, chanceLayout), net: chanceOf(s.Seed, chanceNetwork), byAddr: map[netip.Addr]*host{}, check: NewChecker(), breaks: breaks}
+	w.segments = make([][]*host, max(1, s.Segments))
+	for n := range s.Machines {
+		h := &host{w: w, n: n, name: nameOf(n), segment: w.layout.IntN(len(w.segments)), chance: chanceOf(s.Seed, chanceMachine+n)}
+		h.addr = addrOf(h.segment, n)
+		w.hosts = append(w.hosts, h)
+		w.byAddr[h.addr] = h
+		w.segments[h.segment] = append(w.segments[h.segment], h)
+	}
+	for _, h := range w.hosts {
+		w.furnish(h)
+	}
+	return w
+}
+
+// furnish says what a machine is told before its first start.
+func (w *World) furnish(h *host) {
+	for w.layout.one(3) && len(h.seeds) < 3 {
+		other := w.hosts[w.layout.IntN(len(w.hosts))]
+		endpoint := other.endpoint(portFC)
+		if w.layout.one(8) {
+			endpoint = "10.250.0.1:6674" // a seed that nobody answers at
+		}
+		h.seeds = append(h.seeds, formation.Seed{Endpoint: endpoint, Origin: formation.OriginSeed})
+	}
+	switch w.layout.IntN(8) {
+	case 0:
+		h.skew = w.layout.between(-10*time.Minute, 10*time.Minute)
+	case 1:
+		h.skew = w.layout.between(-72*time.Hour, 72*time.Hour)
+	case 2:
+		h.skew = -epochStart.Sub(time.Unix(0, 0)) // a board without a clock
+	}
+}
+
+func nameOf(n int) string { return fmt.Sprintf("m%02d", n) }
+
+// time is the moment, as a clock that is right shows it.
+func (w *World) time() time.Time { return epochStart.Add(w.now) }
+
+// toldLines is how many of the last lines a story that fails is told with.
+const toldLines = 120
+
+// say keeps a line of what happened.
+func (w *World) say(h *host, format string, args ...any) {
+	if len(w.said) >= 4*toldLines {
+		w.said = append(w.said[:0], w.said[len(w.said)-toldLines:]...)
+	}
+	w.said = append(w.said, fmt.Sprintf("%11s %s %s", w.now.Truncate(time.Millisecond), h.name, fmt.Sprintf(format, args...)))
+}
+
+// fail says that the model itself went wrong.
+func (w *World) fail(h *host, format string, args ...any) {
+	w.check.fail(RuleModel, w.now, h.name, format, args...)
+}
+
+// look shows a machine to the checker.
+func (w *World) look(h *host) {
+	p := h.proc
+	if p == nil {
+		return
+	}
+	own := p.form.Own()
+	s := Sight{At: w.now, Who: h.name, ID: h.disk.id, Key: p.key(), Mode: own.Mode, Cluster: own.Cluster, View: p.view(),
+		Moving: p.moving || p.voter == nil && p.learner == nil}
+	if l := h.disk.log; l != nil {
+		s.Stores = append(s.Stores, l.cluster)
+	}
+	if f := h.disk.follow; f != nil {
+		s.Stores = append(s.Stores, f.cluster)
+	}
+	w.check.See(s)
+}
