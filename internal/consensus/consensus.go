@@ -94,7 +94,7 @@ type Config struct {
 	NoSync bool
 	// Point is called at each of Points; may be nil.
 	Point func(name string)
-	fault func() error // tests only
+	fault func(what string) error // tests only: how a write of "log", "term" or "vote" fails
 }
 
 // Consensus is one voter's share of the fleet's log.
@@ -173,13 +173,16 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	if err != nil {
 		return fail(damaged(path, err))
 	}
-	c.durable = &pointed{BoltStore: store, point: cfg.Point, fault: cfg.fault}
+	c.durable = newPointed(store, cfg)
 	if c.raft, err = raft.NewRaft(conf, c.fsm, c.durable, c.durable, snaps, c.trans); err != nil {
 		return fail(damaged(path, err))
 	}
 	c.wait.Add(1)
 	go c.follow(notify)
 	if err := c.settle(ctx); err != nil {
+		if full := c.WriteErr(); full != nil {
+			err = fmt.Errorf("the fleet's log in %s cannot be written: %w", cfg.Dir, full)
+		}
 		c.Close()
 		return nil, err
 	}
@@ -335,19 +338,15 @@ func (c *Consensus) SnapshotFor(learner string) (revision uint64, bytes []byte) 
 // Err is why raft stopped by itself, or nil.
 func (c *Consensus) Err() error { return c.fsm.failure() }
 
-// WriteErr is why the log could not be written the last time that it had to be, as on a full disk; nil once it could. A
-// voter that can't write leads nothing: it steps down and tries again, about once a second.
-func (c *Consensus) WriteErr() error {
-	if err := c.durable.last.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+// WriteErr is why the log, a term or a vote could not be written the last time that it had to be, as on a full disk; nil
+// once it could. A voter that can't write leads nothing: it steps down, leaves the next election to others, and tries again.
+func (c *Consensus) WriteErr() error { return c.durable.err() }
 
 // Close stops raft and closes the store and the layer, so that the folder may be renamed. It may be called twice.
 func (c *Consensus) Close() error {
 	c.closed.Do(func() {
 		c.settleAsked()
+		c.durable.release()
 		if c.raft != nil {
 			c.err = c.raft.Shutdown().Error()
 		}
@@ -393,11 +392,11 @@ func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
 	}
 	c.asked.Add(1)
 	c.mu.Unlock()
-	f := begin()
+	// A raft that waits for its disk takes nothing, so that even to begin may take as long as the context lives.
 	done := make(chan error, 1)
 	go func() {
 		defer c.asked.Done()
-		done <- f.Error()
+		done <- begin().Error()
 	}()
 	select {
 	case err := <-done:

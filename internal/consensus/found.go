@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -86,52 +85,6 @@ func makeStore(cfg Config, path string) error {
 
 func openBolt(cfg Config, path string) (*raftboltdb.BoltStore, error) {
 	return raftboltdb.New(raftboltdb.Options{Path: path, NoSync: cfg.NoSync, BoltOptions: boltOptions()})
-}
-
-// pointed is raft's store with a crash point before and after each of its commits. It keeps how its last write of the log
-// ended: raft itself only steps down, and is elected again a second later.
-type pointed struct {
-	*raftboltdb.BoltStore
-	point func(string)
-	fault func() error // tests only: how a write of the log fails; may be nil
-	last  atomic.Pointer[error]
-}
-
-// StoreLog implements raft.LogStore.
-func (p *pointed) StoreLog(l *raft.Log) error { return p.StoreLogs([]*raft.Log{l}) }
-
-// StoreLogs implements raft.LogStore.
-func (p *pointed) StoreLogs(l []*raft.Log) error {
-	p.point("consensus.log.before")
-	err := p.storeLogs(l)
-	p.last.Store(&err)
-	p.point("consensus.log.after")
-	return err
-}
-
-func (p *pointed) storeLogs(l []*raft.Log) error {
-	if p.fault != nil {
-		if err := p.fault(); err != nil {
-			return err
-		}
-	}
-	return p.BoltStore.StoreLogs(l)
-}
-
-// Set implements raft.StableStore.
-func (p *pointed) Set(k, v []byte) error {
-	p.point("consensus.term.before")
-	err := p.BoltStore.Set(k, v)
-	p.point("consensus.term.after")
-	return err
-}
-
-// SetUint64 implements raft.StableStore.
-func (p *pointed) SetUint64(k []byte, v uint64) error {
-	p.point("consensus.term.before")
-	err := p.BoltStore.SetUint64(k, v)
-	p.point("consensus.term.after")
-	return err
 }
 
 // claimFolder makes the store's folder and the file that names its fleet, or checks the one that is there.

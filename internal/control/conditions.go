@@ -57,6 +57,8 @@ var Conditions = []ConditionRow{
 	{"provisioning-paused", Warning, "pace-node --check-arguments --provision-helper=PATH", "The fleet has members and its leader has nothing to provision them with, or an operator paused the queue: pacectl queue resume."},
 	{"provisioning-helper-missing", Warning, "pace-node --check-arguments --provision-helper=PATH", "The helper that is set cannot be run on this voter, so this voter could not provision if it led."},
 	{"provisioning-failing", Warning, "pacectl queue show {id}", "Machines fail to be provisioned again and again; the detail names one and its last error."},
+	{"state-dir-lost", Alert, "ls -ld {folder}", "The state directory, or the key or the record in it, was removed or replaced while the node runs. What the node holds in memory serves on; what it keeps from now on is lost, its lock keeps nobody out, and the next start mints a new machine. Put the directory back where it was, or stop the node and restore it from a copy."},
+	{"state-dir-nearly-full", Warning, "df -h {folder}", "The disk of the state directory has less than 64 MiB left, or less than a tenth of it where it is small. A voter that cannot write leads nothing, and a machine that cannot write is not provisioned."},
 	{"fleet-format-newer", Alert, "pacectl node", "The fleet writes a format that this version does not read. It keeps what it has and serves on, and follows again after its own upgrade."},
 }
 

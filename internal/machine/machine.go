@@ -118,7 +118,7 @@ func (m *Machine) identity(context.Context) (control.Identity, error) {
 	}
 	record, key, err := statedir.Identity(m.Config.StateDir, opt, m.Mint())
 	if err != nil {
-		return control.Identity{}, err
+		return control.Identity{}, statedir.Explain(err, m.Config.StateDir)
 	}
 	_, port, _ := net.SplitHostPort(m.Config.ListenRaft)
 	raft, err := strconv.Atoi(port)
@@ -145,6 +145,7 @@ func (m *Machine) reset(context.Context) (control.Done, error) {
 		return control.Done{}, err
 	}
 	to, err := statedir.Reset(m.Config.StateDir, opt)
+	err = statedir.Explain(err, m.Config.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {
 		return control.Done{}, &told{err, "a node runs on this identity, and a verb does not disturb it", "stop it (sudo systemctl stop pace-node), run this again, and start it"}
 	}

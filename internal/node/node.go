@@ -40,6 +40,8 @@ const (
 	linkPause = 2 * time.Second
 	// stopPatience bounds a clean stop: cycles end at a stage's boundary before it.
 	stopPatience = 15 * time.Second
+	// dirPeriod is how often the state directory is looked at.
+	dirPeriod = 10 * time.Second
 	// seenFor is how long a condition stands after its cause was last seen.
 	seenFor = 5 * time.Minute
 )
@@ -132,6 +134,8 @@ type Node struct {
 	address     netip.Addr
 	choices     []netio.InterfaceChoice // of discovery, as last listed
 	versionSeen time.Time
+	dirLooked   time.Time // when looking at the state directory began last
+	dirLooking  bool
 	clonedSeen  time.Time
 	confirmed   string
 	toldOn      map[*netio.Session]bool // sessions with voters on which this start was told
@@ -181,7 +185,7 @@ func Start(cfg Config) (n *Node, err error) {
 	defer func() {
 		if err != nil {
 			n.abort()
-			n = nil
+			n, err = nil, statedir.Explain(err, cfg.Settings.StateDir)
 		}
 	}()
 	if err = n.openState(); err != nil {

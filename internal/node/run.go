@@ -134,7 +134,35 @@ func (n *Node) beat(now time.Time) {
 	if b := n.body; b != nil && b.cons != nil && b.cons.Err() != nil {
 		n.board.Raise("fleet-format-newer", b.cons.Err().Error())
 	}
+	n.lookAtDir(now)
 	n.board.Say()
+}
+
+// lookAtDir has the state directory looked at, off the loop: one that was removed under a running node, or that is about to
+// be full, is said while something can still be done about it.
+func (n *Node) lookAtDir(now time.Time) {
+	if n.dirLooking || now.Sub(n.dirLooked) < dirPeriod {
+		return
+	}
+	n.dirLooked, n.dirLooking = now, true
+	n.effect(func(context.Context) {
+		lost := n.dir.Lost()
+		room, err := n.dir.Room()
+		n.post(func(time.Time) {
+			n.dirLooking = false
+			if n.board.Set(lost != nil, "state-dir-lost", "what this node keeps from now on is lost with its next end: "+errText(lost), n.dir.Path()); lost != nil || err != nil {
+				return
+			}
+			n.board.Set(room.Low(n.board.Raised("state-dir-nearly-full")), "state-dir-nearly-full", fmt.Sprintf("%d MiB of %d MiB are free", room.Free>>20, room.Size>>20), n.dir.Path())
+		})
+	})
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // leaderSilence is after how long without a leader the condition is raised, and readiness ends.
