@@ -70,7 +70,7 @@ func TestSimRecordBeforeActing(t *testing.T) {
 // TestSimRecordNotWritten: a move whose record can't be written does nothing, says so, and is made when it can.
 func TestSimRecordNotWritten(t *testing.T) {
 	simulate(t, 22, func(t *testing.T, s *sim) {
-		s.expect = []string{"id=formation-move-refused"}
+		s.expect = []string{"id=formation-move-refused", "id=state-dir-lost"}
 		d := s.boot(3)
 		s.cut(between(3))
 		time.Sleep(2 * time.Second)
@@ -95,10 +95,12 @@ func TestSimRecordNotWritten(t *testing.T) {
 		if a.Mode() != formation.Solitary || !s.waits(a, b) || !asks(b, a) {
 			t.Errorf("something was done without a record: %s, the younger waits there: %v", a.Mode(), s.waits(a, b))
 		}
+		s.want(time.Minute, "the folder is said to be gone", func() bool { _, ok := condition(a, "state-dir-lost"); return ok })
 		s.never(30*time.Second, "it asked", func() bool { return s.waits(d, a) })
 		broken.Store(false)
 		s.must(os.Rename(dir+".gone", dir))
 		s.want(time.Minute, "it moves when its record can be written", func() bool { return asks(a, d) && asks(b, d) })
+		s.want(time.Minute, "the folder is back", func() bool { _, ok := condition(a, "state-dir-lost"); return !ok })
 		if _, ok := condition(a, "formation-move-refused"); ok {
 			t.Error("the condition stays raised")
 		}
@@ -109,7 +111,7 @@ func TestSimRecordNotWritten(t *testing.T) {
 // taken later.
 func TestSimNoAdmissionWithoutRecord(t *testing.T) {
 	simulate(t, 23, func(t *testing.T, s *sim) {
-		s.expect = []string{"id=formation-move-refused"}
+		s.expect = []string{"id=formation-move-refused", "id=state-dir-lost"}
 		a := s.boot(0)
 		time.Sleep(2 * time.Second)
 		var broken atomic.Bool
@@ -144,7 +146,7 @@ func TestSimNoAdmissionWithoutRecord(t *testing.T) {
 // the next start.
 func TestSimGrownBeforeRecord(t *testing.T) {
 	simulate(t, 24, func(t *testing.T, s *sim) {
-		s.expect = []string{"id=formation-move-refused"}
+		s.expect = []string{"id=formation-move-refused", "id=state-dir-lost"}
 		var broken atomic.Bool
 		dir := filepath.Join(s.dir, "m000")
 		a := s.boot(0, func(c *Config) {
