@@ -13,7 +13,7 @@ PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64
 RUN          := go run ./test/runner
 STATICCHECK  := build/tools/staticcheck
 
-.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim sim-nodes fuzz figures docs clean vuln packages package-macos lint-packages test-packages
+.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim sim-nodes fuzz figures docs clean vuln packages package-windows package-macos lint-packages test-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -91,9 +91,17 @@ DOCS := ./internal/config ./internal/control ./internal/schema
 docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas
 	PACE_WRITE_DOCS=1 go test -count=1 -run '^TestDocs' $(DOCS)
 
-packages: ## deb, rpm and pkg for amd64 and arm64, bills of materials and SHA256SUMS into dist/ (built twice and compared)
-	cd installer && go vet ./... && go test ./... && go run ./cmd/mkpackages -out ../dist -twice
+packages: ## deb, rpm, msi and pkg for amd64 and arm64, bills of materials and SHA256SUMS into dist/ (built twice and compared)
+	@mkdir -p build/tools && go build -o build/tools/runner ./test/runner
+	cd installer && go vet ./... && ../build/tools/runner test ./... && go run ./cmd/mkpackages -out ../dist -twice
+	$(MAKE) package-windows
 	$(MAKE) package-macos
+
+# Signed where SIGN_CERTIFICATE and SIGN_KEY (PEM files) are given; SIGN_TIMESTAMP is a time stamping service, and ends the comparison.
+package-windows: ## Windows' packages into dist/ (wixl, msitools), with bills of materials, read back and compared
+	cd installer && go run ./cmd/mkmsi -out ../dist $(if $(SIGN_CERTIFICATE),-certificate '$(abspath $(SIGN_CERTIFICATE))' -key '$(abspath $(SIGN_KEY))') \
+		$(if $(SIGN_TIMESTAMP),-timestamp '$(SIGN_TIMESTAMP)',-twice)
+	cd installer && go run ./cmd/mkmacpkg sums ../dist
 
 # MACOS_PROGRAM is a universal program that somebody signed, packed in place of the one that is built here.
 package-macos: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
@@ -113,7 +121,7 @@ lint-packages: ## lintian, rpmlint, shellcheck and systemd-analyze over what mak
 
 test-packages: ## the packages in booted Debian systems with systemd, in namespaces of their own (needs root)
 	test/packages/prepare.sh
-	go test -count=1 -tags packages -timeout 40m -v ./test/packages
+	$(RUN) test -count=1 -tags packages -timeout 40m ./test/packages
 
 VULNDB ?= v0.0.0-20261105234957-e22db6528018
 vuln: ## known vulnerabilities, by the database's module

@@ -13,7 +13,8 @@ import (
 // Parse reads what pace-node was called with (args without the program's name), and, beneath it, the environment, what
 // the installer stored and the file of --config. stored and readFile may be nil. Of a Config that comes with an error only JSON counts. Errors: *UsageError for a command line
 // that is not one, *RefusedError for a value, key or file, naming where. The verb check-arguments calls none of env,
-// stored and readFile, and every error is a *RefusedError then; version and help call none either.
+// stored and readFile, and every error is a *RefusedError then; version and help call none either. Its words, each
+// PACE_NAME=value, are judged as what an installer would store.
 func Parse(args []string, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
 	return whole(args, false, env, stored, readFile)
 }
@@ -72,6 +73,12 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 		return Config{}, call, err
 	}
 	layers := map[Origin]layer{OriginFlag: flags}
+	if checking {
+		if layers[OriginStored], err = fromWords(call.Words); err != nil {
+			return Config{}, call, err
+		}
+		call.Words = nil
+	}
 	if row := findVerb(call.Name); row != nil && row.Plain {
 		env, stored, readFile = nil, nil, nil
 		if !checking {
@@ -177,6 +184,8 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		}
 	} else if tool && call.Name == "help" {
 		// a word beside it is what the person wants to know about; one page holds them all
+	} else if call.Name == "check-arguments" {
+		call.Words = set.Args()
 	} else if set.NArg() > 0 {
 		if tool {
 			return nil, call, &UsageError{fmt.Sprintf("pacectl --%s takes no word, and was given %s", call.Name, clip(set.Arg(0))), "leave one of them out"}
@@ -351,6 +360,22 @@ func fromStored(values map[string]Stored) (layer, error) {
 		out.add(o, s.Value, key, s.Where)
 	}
 	return out, nil
+}
+
+// fromWords reads the words beside check-arguments, each PACE_NAME=value as an installer would store it.
+func fromWords(words []string) (layer, error) {
+	values := map[string]Stored{}
+	for _, word := range words {
+		name, value, found := strings.Cut(word, "=")
+		if !found || !strings.HasPrefix(name, "PACE_") {
+			return nil, &RefusedError{Where: onLine, Why: clip(word) + " is not a flag", Remedy: "give flags, and settings as PACE_NAME=value", Err: ErrUsage}
+		}
+		if _, twice := values[name]; twice {
+			return nil, &RefusedError{Where: onLine, Key: name, Why: "it is given twice", Remedy: "give it once", Err: ErrUsage}
+		}
+		values[name] = Stored{Value: value, Where: onLine}
+	}
+	return fromStored(values)
 }
 
 // judgeAll asks every value of every origin, in the table's order: one that a higher origin hides is refused as well,

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -54,7 +55,7 @@ type event struct {
 type key struct{ pkg, test string }
 
 func runTests(args []string) error {
-	allowed, err := allowedSkips("test/allowed-skips.txt")
+	allowed, err := allowedSkips(aboveHere("test/allowed-skips.txt"))
 	if err != nil {
 		return err
 	}
@@ -155,6 +156,17 @@ func reason(output []string) string {
 		}
 	}
 	return "no reason given"
+}
+
+// aboveHere finds a file of the repository from one of its folders.
+func aboveHere(path string) string {
+	for range 4 {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		path = filepath.Join("..", path)
+	}
+	return path
 }
 
 // allowedSkips reads lines "package.Test<tab or spaces># reason"; a line without a reason is refused.
