@@ -203,7 +203,7 @@ type NodeStatus struct {
 	NodeID    string    `json:"node_id"`
 	Name      string    `json:"name"`
 	PublicKey string    `json:"public_key"`
-	FleetID   string    `json:"fleet_id"`  // the pin to paste: <cluster-id>@<key>[,<key>…]
+	FleetID   string    `json:"fleet_id"`  // the pin to paste: <cluster-id>@<key>[,<key>…]; "" while no voter is known
 	FleetPin  string    `json:"fleet_pin"` // the pin that is set, "" if none
 	Leader    *Machine  `json:"leader"`    // null while none is heard
 	View      View      `json:"view"`

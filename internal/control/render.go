@@ -287,7 +287,7 @@ func (d *NodeStatus) Text() string {
 	say("node-id", "%s", Word(d.NodeID))
 	say("name", "%s", Word(d.Name))
 	say("public-key", "%s", Word(d.PublicKey))
-	say("fleet-id", "%s", Word(d.FleetID))
+	say("fleet-id", "%s", wordOr(d.FleetID, "none"))
 	say("fleet-pin", "%s", wordOr(d.FleetPin, "none"))
 	say("leader", "%s", leaderText(d.Leader))
 	say("members", "%d/%d", d.Voters, d.Learners)

@@ -52,7 +52,7 @@ func TestAnythingGoes(t *testing.T) {
 			e.Endpoint = rapid.SampledFrom([]string{"", "10.0.0.1:6674", "10.0.0.2:6674", "10.0.0.3:6674", "nonsense"}).Draw(rt, "endpoint")
 			e.Cluster, e.From = idOf(rapid.IntRange(1, 6).Draw(rt, "of")), keyOf(rapid.IntRange(1, 6).Draw(rt, "signer"))
 			e.Outcome = wire.Outcome(rapid.IntRange(0, 5).Draw(rt, "outcome"))
-			e.Trigger = Trigger(rapid.IntRange(0, 16).Draw(rt, "trigger"))
+			e.Trigger = Trigger(rapid.IntRange(0, 17).Draw(rt, "trigger"))
 			if rapid.Bool().Draw(rt, "target") {
 				e.Target = &Target{Cluster: e.Cluster, Endpoint: "10.0.0.9:6674", Keys: []identity.PublicKey{e.From}}
 			}

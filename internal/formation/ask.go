@@ -14,10 +14,13 @@ func (m *Machine) keepAsking(now time.Time) {
 	switch {
 	case t == nil: // no record of ours reads so; there is nobody to ask
 		m.begin(now, AskGivenUp, Action{})
-	case !m.pin.Admits(t.Cluster, t.Keys...):
+	case !m.pin.lets(WayRecord, t.Cluster, t.Keys...):
 		m.count(CountPinRefusals)
-		m.raise(now, Fleet{Cluster: t.Cluster, Created: t.Created, State: t.State, Leader: wire.Leader{ID: t.LeaderID,
-			Endpoint: t.Endpoint}, Origin: t.Origin}, WhyPinnedFleet, identity.PublicKey{})
+		why, key := WhyPinnedFleet, identity.PublicKey{}
+		if t.Cluster == m.pin.Cluster && len(t.Keys) > 0 {
+			why, key = WhyPinnedKey, t.Keys[0]
+		}
+		m.raise(now, fleetOf(t), why, key)
 		m.act(Action{Kind: ActSay, Say: SayTargetRefused, Endpoint: t.Endpoint, Origin: t.Origin})
 		m.begin(now, AskGivenUp, Action{})
 	case now.Sub(m.lastSigned) >= AbandonAfter:
@@ -60,10 +63,11 @@ func (m *Machine) answer(now time.Time, e Event) {
 		m.count(CountAdmissionsRefused)
 		return
 	}
-	if !m.pin.Admits(t.Cluster, e.From) {
+	if !m.pin.lets(WayAnswer, t.Cluster, e.From) {
 		m.count(CountPinRefusals)
-		m.raise(now, Fleet{Cluster: t.Cluster, Created: t.Created, State: t.State, Leader: wire.Leader{ID: t.LeaderID,
-			Endpoint: t.Endpoint}, SpeakerKey: e.From, Origin: t.Origin}, WhyAnswerUnpinned, e.From)
+		f := fleetOf(t)
+		f.SpeakerKey = e.From
+		m.raise(now, f, WhyAnswerUnpinned, e.From)
 		return
 	}
 	switch e.Outcome {
@@ -78,6 +82,22 @@ func (m *Machine) answer(now time.Time, e Event) {
 	default:
 		m.count(CountAdmissionsRefused)
 	}
+}
+
+// keyRefused: the machine that answers at the target's endpoint, where a redirect or a changed leader led, is not pinned.
+func (m *Machine) keyRefused(now time.Time, e Event) {
+	if !m.currentAsk(e.Ask) || m.pin == nil {
+		return
+	}
+	m.count(CountPinRefusals)
+	f := fleetOf(m.own.Target)
+	f.SpeakerKey, f.SpeakerEndpoint = e.From, e.Endpoint
+	m.raise(now, f, WhyLeaderUnpinned, e.From)
+}
+
+// fleetOf is what is known of a target, to be reported.
+func fleetOf(t *Target) Fleet {
+	return Fleet{Cluster: t.Cluster, Created: t.Created, State: t.State, Leader: wire.Leader{ID: t.LeaderID, Endpoint: t.Endpoint}, Origin: t.Origin}
 }
 
 func (m *Machine) answerRefused(e Event) {
@@ -121,7 +141,7 @@ func (m *Machine) targetProven(now time.Time, f Fleet) {
 
 // refresh takes the newer word about the fleet that is asked: its leader may have changed.
 func (m *Machine) refresh(now time.Time, f Fleet) {
-	if m.wayIn(now, f) != wayOpen {
+	if m.wayIn(now, WaySummary, f) != wayOpen {
 		return
 	}
 	t, next := m.own.Target, m.targetOf(f, "", now)
@@ -150,14 +170,19 @@ func (m *Machine) acceptKeys(keys []identity.PublicKey) {
 
 // retarget moves the ask to another proven fleet, as far as the pin goes.
 func (m *Machine) retarget(now time.Time, f Fleet) {
-	if m.wayIn(now, f) == wayOpen {
+	switch m.wayIn(now, WaySummary, f) {
+	case wayOpen:
 		m.retargetTo(now, f, "")
+	case wayRefused:
+		m.begin(now, TargetClosed, Action{})
 	}
 }
 
-// retargetTo moves the ask to a fleet that the pin admits. asked is where its leader answered, or empty.
+// retargetTo moves the ask to a fleet that the pin admits. asked is where its leader answered, or empty. A fleet that may
+// not be asked ends the ask: nobody would answer it any more.
 func (m *Machine) retargetTo(now time.Time, f Fleet, asked string) {
 	if m.held(now, f.Cluster) {
+		m.begin(now, TargetClosed, Action{})
 		return
 	}
 	if t := m.targetOf(f, asked, now); t.Endpoint != "" {

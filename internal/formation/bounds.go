@@ -13,6 +13,9 @@ const (
 	DialTimeout = 3 * time.Second
 	// SeedPeriod: each seed is asked at most this often.
 	SeedPeriod = time.Minute
+	// SettleAfter: for this long after a fleet of one began, nobody is admitted to it: its first choice may still be to ask
+	// another. A beacon comes within 250 ms, a first proof brings the next forward, and a chain of yields takes a few of them.
+	SettleAfter = 3 * time.Second
 	// PointerPeriod: a pointer is followed one step at most this often, but at once when it is the own target's.
 	PointerPeriod = time.Minute
 	// WalkAgain is how often the chain from the own target is walked again while what it says stays the same: a few asks'
@@ -63,6 +66,12 @@ const (
 	MaxTargetKeys = 8
 	// MaxPinKeys is how many keys a pin may hold.
 	MaxPinKeys = 16
+	// MaxSRV is how many SRV records are asked in one round: at one a beat, a quarter of their minute.
+	MaxSRV = 16
+	// MaxRemembered is how many endpoints of the fleet's voters are remembered: more than any fleet has voters.
+	MaxRemembered = 16
+	// MaxLeaderAsks is how many leader endpoints, named by speakers that are not pinned, are remembered as asked.
+	MaxLeaderAsks = 16
 	// MaxSeedText bounds a seed as it is typed: a host, a colon and a port of 5 digits.
 	MaxSeedText = 260
 	// maxSeedHost is the longest DNS name, in bytes; an address in brackets is shorter.

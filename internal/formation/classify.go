@@ -193,7 +193,7 @@ func Classify(own Own, seen Fleet, ev Evidence, pin *Pin) Outcome {
 			out = TieBreakYield
 		}
 	}
-	if out.Yields() && !pin.Admits(seen.Cluster, seen.SpeakerKey) {
+	if out.Yields() && !pin.lets(WaySummary, seen.Cluster, seen.SpeakerKey) {
 		return PinnedElsewhere
 	}
 	return out

@@ -17,12 +17,21 @@ const (
 	// for letter, and empty for the proof that answered a beacon's challenge.
 	EvProven
 	// EvSummaryFailed: the endpoint that ActAskSummary named did not answer, or what it answered did not verify.
-	// Endpoint, Err.
+	// Endpoint, Err; From where another key answered than the required one.
 	EvSummaryFailed
+	// EvSRV: what DNS answered to ActLookupSRV. Endpoint is the name that was asked, empty where this machine has no DNS
+	// suffix and so nobody was asked; Endpoints in the order of SRVEndpoints, none where the name has no such records; Err
+	// where there was no answer: what an earlier one said is kept.
+	EvSRV
+	// EvRemembered: the record now remembers these endpoints of the fleet's voters. Endpoints.
+	EvRemembered
 	// EvAnswer: an answer to the ask that enroll.Ask has verified. Ask, Cluster, Outcome, From, Roster.
 	EvAnswer
 	// EvAnswerRefused: an answer that did not verify; it counts as none. Ask, Err.
 	EvAnswerRefused
+	// EvKeyRefused: the machine at the target's endpoint has a key that Holds of the pin denies; nothing was asked of it.
+	// EvAskEnded follows. Ask, Endpoint, From.
+	EvKeyRefused
 	// EvRedirect: error 5 of the target. Ask, Endpoint; empty during an election.
 	EvRedirect
 	// EvAskEnded: the ask's stream ended, or could not be opened. Ask, Err.
@@ -49,15 +58,17 @@ type Event struct {
 	Kind     EventKind
 	Fleet    Fleet
 	Endpoint string
-	Err      string // from this machine or escaped; it is only said, never judged
-	Ask      uint64 // the serial of the ActAsk it belongs to; 0 is taken for the one at hand
-	Cluster  string
-	Outcome  wire.Outcome
-	From     identity.PublicKey // who signed
-	Roster   []byte
-	Trigger  Trigger
-	Target   *Target
-	Own      Own
+	// Endpoints is not kept by whoever gives it.
+	Endpoints []string
+	Err       string // from this machine or escaped; it is only said, never judged
+	Ask       uint64 // the serial of the ActAsk it belongs to; 0 is taken for the one at hand
+	Cluster   string
+	Outcome   wire.Outcome
+	From      identity.PublicKey // who signed
+	Roster    []byte
+	Trigger   Trigger
+	Target    *Target
+	Own       Own
 }
 
 // ActionKind is what is wanted.
@@ -68,6 +79,8 @@ const (
 	// ActAskSummary: ask Endpoint for its fleet summary with a fresh nonce, within DialTimeout in all. With a RequireKey
 	// the peer's TLS key must be that key, else nothing is sent. Feed EvProven or EvSummaryFailed.
 	ActAskSummary ActionKind = iota + 1
+	// ActLookupSRV: ask DNS for the SRV records of this machine's suffix, within DialTimeout in all. Feed EvSRV.
+	ActLookupSRV
 	// ActMove: write the record (Transition.To, Target, Rejections and Revoked of the machine), then do the effect, then
 	// feed EvMoved; or EvMoveFailed, and nothing was done. No other move comes before one of the two.
 	ActMove
@@ -94,6 +107,8 @@ const (
 	WhyPinnedFleet                   // the pin names another fleet
 	WhyPinnedKey                     // the pin's fleet, by a key that is not pinned: PinKey is the one to add
 	WhyAnswerUnpinned                // an enrollment answer signed by a key that is not pinned: PinKey is that key
+	WhyLeaderUnpinned                // the machine where the leader should be has another key: PinKey is that key
+	WhyOrderUnpinned                 // a dissolve order into a fleet, or by a key, that is not pinned: PinKey is that key
 )
 
 // Say is a line that is said once.
@@ -104,6 +119,7 @@ const (
 	SaySeedFailed      Say = iota + 1 // a seed did not answer; said again only after it has answered
 	SaySeedIsSelf                     // a seed is this machine itself; it is skipped
 	SaySeedNotFollowed                // a seed was typed on a machine that is in a fleet already
+	SaySRVFailed                      // DNS did not answer; said again only after it has answered
 	SayTargetRefused                  // the recorded target is not admitted by the pin; the ask is given up
 	SayAnswerRefused                  // an answer did not verify
 	SayMoveRefused                    // the record of a move could not be written; `formation-move-refused`
@@ -121,6 +137,7 @@ var Says = []SayRow{
 	{SaySeedFailed, "seed did not answer", true},
 	{SaySeedIsSelf, "seed is this machine itself, skipped", false},
 	{SaySeedNotFollowed, "seed not followed: this machine is in a fleet already; forget it there, or run `pacectl fleet leave`, to move it", true},
+	{SaySRVFailed, "DNS did not answer for seeds", false},
 	{SayTargetRefused, "the fleet that was asked is not the one of --fleet-id, ask given up", true},
 	{SayAnswerRefused, "enrollment answer not proven, ignored", true},
 	{SayMoveRefused, "formation record not written, nothing was changed", true},

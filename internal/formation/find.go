@@ -19,7 +19,8 @@ func (m *Machine) proven(now time.Time, f Fleet, endpoint string) {
 		delete(m.inflight, endpoint)
 		f.Origin = in.origin
 		if !in.requireKey.IsZero() && in.requireKey != f.SpeakerKey {
-			m.summaryFailed(endpoint, "another key answered than the pinned one")
+			m.inflight[endpoint] = in
+			m.summaryFailed(now, endpoint, "another key answered than the pinned one", f.SpeakerKey)
 			return
 		}
 	} else if endpoint == "" {
@@ -48,7 +49,7 @@ func (m *Machine) proven(now time.Time, f Fleet, endpoint string) {
 	case ForeignFleet:
 		m.raise(now, f, WhyNeitherYields, identity.PublicKey{})
 	case PinnedElsewhere:
-		m.wayIn(now, f)
+		m.wayIn(now, WaySummary, f)
 	}
 	if m.own.Mode != Pending || m.own.Target == nil || m.move != nil {
 		return
@@ -83,11 +84,8 @@ func (m *Machine) remember(now time.Time, f Fleet, endpoint string) {
 		return
 	}
 	s := &sighting{Fleet: f, asked: endpoint, lastProof: now}
-	if ok {
-		s.leaderAsked = old.leaderAsked
-		if old.SpeakerKey == f.SpeakerKey && old.Origin < f.Origin { // a beacon does not undo that a seed found it
-			s.Origin, s.asked = old.Origin, old.asked
-		}
+	if ok && old.SpeakerKey == f.SpeakerKey && old.Origin < f.Origin { // a beacon does not undo that a seed found it
+		s.Origin, s.asked = old.Origin, old.asked
 	}
 	m.fleets[f.Cluster] = s
 	if len(m.fleets) <= MaxFleets {
@@ -95,12 +93,20 @@ func (m *Machine) remember(now time.Time, f Fleet, endpoint string) {
 	}
 	worst := ""
 	for c, s := range m.fleets {
+		if m.kept(c) {
+			continue
+		}
 		if worst == "" || displaced(s.Fleet, m.fleets[worst].Fleet) {
 			worst = c
 		}
 	}
 	delete(m.fleets, worst)
 	m.count(CountFleetsOverBound)
+}
+
+// kept reports whether a fleet never gives way in a full table: the one that is asked, and the one that the pin names.
+func (m *Machine) kept(cluster string) bool {
+	return m.pin != nil && m.pin.Cluster == cluster || m.own.Target != nil && m.own.Target.Cluster == cluster
 }
 
 func (m *Machine) nearer(a, b Fleet) bool {
@@ -142,8 +148,8 @@ const (
 // wayIn asks the pin whether f may be joined. Of the pinned fleet spoken for by a key that is not pinned (its own learners
 // do that) the leader is asked, if it is named under a pinned key; without a key the next summary is waited for; else
 // nothing is dialled, and the key is named.
-func (m *Machine) wayIn(now time.Time, f Fleet) way {
-	if m.pin.Admits(f.Cluster, f.SpeakerKey) {
+func (m *Machine) wayIn(now time.Time, by Way, f Fleet) way {
+	if m.pin.lets(by, f.Cluster, f.SpeakerKey) {
 		return wayOpen
 	}
 	if f.Cluster != m.pin.Cluster {
@@ -162,12 +168,28 @@ func (m *Machine) wayIn(now time.Time, f Fleet) way {
 	case f.Leader.Endpoint == "":
 		return wayWait
 	}
-	if s := m.fleets[f.Cluster]; s != nil && (s.leaderAsked.IsZero() || now.Sub(s.leaderAsked) >= SeedPeriod) {
-		if m.ask(now, f.Leader.Endpoint, f.Origin, leader) {
-			s.leaderAsked = now
-		}
-	}
+	m.askLeader(now, f, leader)
 	return wayLeader
+}
+
+// askLeader asks the pinned leader itself, at the endpoint that a speaker named who may be lying: each endpoint once in a
+// seed's period, and one a beat, so that what somebody makes up holds up the true one by a beacon's period at most.
+func (m *Machine) askLeader(now time.Time, f Fleet, leader identity.PublicKey) {
+	if _, asked := m.leaders[f.Leader.Endpoint]; asked || now.Sub(m.lastLeader) < Beat {
+		return
+	}
+	if len(m.leaders) >= MaxLeaderAsks {
+		first := ""
+		for endpoint, at := range m.leaders {
+			if first == "" || at.Before(m.leaders[first]) || at.Equal(m.leaders[first]) && endpoint < first {
+				first = endpoint
+			}
+		}
+		delete(m.leaders, first)
+	}
+	if m.ask(now, f.Leader.Endpoint, f.Origin, leader) {
+		m.leaders[f.Leader.Endpoint], m.lastLeader = now, now
+	}
 }
 
 // ask asks an endpoint for its summary; false if that is already under way.
@@ -185,53 +207,6 @@ func (m *Machine) ask(now time.Time, endpoint string, origin Origin, requireKey 
 	return true
 }
 
-func (m *Machine) summaryFailed(endpoint, why string) {
-	delete(m.inflight, endpoint)
-	if m.walk != nil && m.walk.waiting == endpoint {
-		m.walk = nil
-	}
-	if s := m.seed(endpoint); s != nil && s.asked {
-		s.settled = true
-		if !s.said {
-			s.said = true
-			m.act(Action{Kind: ActSay, Say: SaySeedFailed, Endpoint: endpoint, Origin: s.Origin, Err: why})
-		}
-	}
-}
-
-func (m *Machine) seed(endpoint string) *seedState {
-	for _, s := range m.seeds {
-		if s.Endpoint == endpoint {
-			return s
-		}
-	}
-	return nil
-}
-
-// sayNotFollowed says once that a typed seed is not followed by a machine that is in a fleet already.
-func (m *Machine) sayNotFollowed() {
-	if m.own.State() != wire.StateEstablished {
-		return
-	}
-	for _, s := range m.seeds {
-		if s.Origin == OriginSeed && !s.memberSaid && !s.self && !s.settled {
-			s.memberSaid = true
-			m.act(Action{Kind: ActSay, Say: SaySeedNotFollowed, Endpoint: s.Endpoint, Origin: s.Origin})
-		}
-	}
-}
-
-// NotFollowed returns the typed seeds that are not followed because this machine is in a fleet already.
-func (m *Machine) NotFollowed() []string {
-	var out []string
-	for _, s := range m.seeds {
-		if s.memberSaid {
-			out = append(out, s.Endpoint)
-		}
-	}
-	return out
-}
-
 // look chooses whom to ask, or asks one more seed or pointer for its summary.
 func (m *Machine) look(now time.Time) {
 	if !now.Before(m.choiceAt()) && m.seedsSettled() {
@@ -241,12 +216,13 @@ func (m *Machine) look(now time.Time) {
 			}
 		}
 	}
+	m.lookUp(now)
 	if now.Sub(m.lastBeat) < Beat {
 		return
 	}
 	if s := m.dueSeed(now); s != nil {
 		s.asked, s.lastAsk, m.lastBeat = true, now, now
-		m.ask(now, s.Endpoint, s.Origin, identity.PublicKey{})
+		m.ask(now, s.Endpoint, s.origin(), identity.PublicKey{})
 		return
 	}
 	if p := m.duePointer(now); p != "" {
@@ -261,11 +237,6 @@ func (m *Machine) choiceAt() time.Time {
 		return m.started.Add(never)
 	}
 	return m.firstProof.Add(ChoiceAfterProof)
-}
-
-// seedsSettled reports whether each typed seed has answered or failed once.
-func (m *Machine) seedsSettled() bool {
-	return !slices.ContainsFunc(m.seeds, func(s *seedState) bool { return s.Origin == OriginSeed && !s.settled })
 }
 
 // candidate reports whether this machine would ask s now.
@@ -295,21 +266,6 @@ func (m *Machine) before(a, b *sighting) bool {
 		return lb
 	}
 	return rank(a.Fleet, b.Fleet) < 0
-}
-
-// dueSeed returns the next seed to ask: typed ones that were never asked first, then by dial order what is due.
-func (m *Machine) dueSeed(now time.Time) *seedState {
-	for _, s := range m.seeds {
-		if s.Origin == OriginSeed && !s.asked {
-			return s
-		}
-	}
-	for _, s := range m.seeds {
-		if !s.self && (!s.asked || now.Sub(s.lastAsk) >= SeedPeriod) {
-			return s
-		}
-	}
-	return nil
 }
 
 // duePointer returns an endpoint that a pending node points at, the freshest first, if the fleet there is not known yet.
@@ -360,7 +316,7 @@ func (m *Machine) targetOf(f Fleet, asked string, now time.Time) *Target {
 	if t.LeaderID == f.Speaker || speaksItself(f) {
 		t.Fallback = asked
 		if asked == "" {
-			t.Fallback = atSource(f.SpeakerEndpoint, f.From.Addr())
+			t.Fallback = AtSource(f.SpeakerEndpoint, f.From.Addr())
 		}
 		if t.Endpoint == "" {
 			t.Endpoint = t.Fallback
@@ -372,9 +328,9 @@ func (m *Machine) targetOf(f Fleet, asked string, now time.Time) *Target {
 	return t
 }
 
-// atSource is an endpoint's port at the address that a proof came from: a machine on two segments announces one address
+// AtSource is an endpoint's port at the address that a proof came from: a machine on two segments announces one address
 // and is heard from the other. Empty where either is missing.
-func atSource(endpoint string, from netip.Addr) string {
+func AtSource(endpoint string, from netip.Addr) string {
 	if endpoint == "" || !from.IsValid() {
 		return ""
 	}
@@ -407,6 +363,13 @@ func (m *Machine) signers(f Fleet) []identity.PublicKey {
 // nextLook reports when something of look is due.
 func (m *Machine) nextLook(now time.Time, at func(time.Time)) {
 	beat := m.lastBeat.Add(Beat)
+	if m.srv.on && m.srv.since.IsZero() {
+		if !m.srv.started {
+			at(now)
+		} else {
+			at(m.srv.last.Add(SeedPeriod))
+		}
+	}
 	for _, s := range m.seeds {
 		switch {
 		case !s.asked:

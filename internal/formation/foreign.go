@@ -21,7 +21,12 @@ func (m *Machine) raise(now time.Time, f Fleet, why Why, pinKey identity.PublicK
 	old, ok := m.foreign[f.Cluster]
 	if !ok && len(m.foreign) >= MaxForeign {
 		m.count(CountFleetsOverBound)
-		return
+		if m.pin == nil || m.pin.Cluster != f.Cluster {
+			return
+		}
+		// Whoever claims the pinned fleet is shown, however many others there are: the stalest of them gives way.
+		first := slices.MinFunc(m.Foreign(now), func(a, b VisibleFleet) int { return a.LastProof.Compare(b.LastProof) })
+		m.dropForeign(first.Cluster)
 	}
 	m.foreign[f.Cluster] = &VisibleFleet{Fleet: f, Why: why, PinKey: pinKey, LastProof: now}
 	if !ok || old.Why != why || old.PinKey != pinKey {

@@ -14,7 +14,8 @@ import (
 type Config struct {
 	Own        Own
 	Pin        *Pin
-	Seeds      []Seed // in any order
+	Seeds      []Seed // typed and remembered, in any order
+	SRV        bool   // DNS may be asked for more of them
 	Rejections []Rejection
 	RevokedIn  []string // fleets that called this key revoked: never asked again under it
 	LoopbackOK bool     // --discovery-loopback: loopback endpoints from loopback sources are accepted
@@ -26,9 +27,12 @@ type Machine struct {
 	pin        *Pin
 	loopbackOK bool
 	seeds      []*seedState
+	given      [OriginBeacon][]string // what seeds is made of, by origin
+	srv        lookup
 	out        []Action
 	counts     [counters]uint64
 	started    time.Time
+	began      time.Time // of the own fleet of one, in this process
 
 	fleets     map[string]*sighting // by cluster id
 	inflight   map[string]inflight  // summaries asked for, by endpoint
@@ -36,6 +40,8 @@ type Machine struct {
 	revoked    map[string]bool
 	abandoned  map[string]time.Time // when
 	foreign    map[string]*VisibleFleet
+	leaders    map[string]time.Time // leader endpoints asked because an unpinned speaker named them, when
+	lastLeader time.Time            // the latest of these
 
 	proofSeen   bool
 	firstProof  time.Time
@@ -57,12 +63,6 @@ type Machine struct {
 	lastWalkAt time.Time
 }
 
-type seedState struct {
-	Seed
-	asked, settled, self, said, memberSaid bool
-	lastAsk                                time.Time
-}
-
 type inflight struct {
 	origin     Origin
 	requireKey identity.PublicKey
@@ -72,24 +72,27 @@ type inflight struct {
 // sighting is the proven word that is kept of one fleet.
 type sighting struct {
 	Fleet
-	asked       string // the endpoint at which its speaker answered; empty for a beacon
-	lastProof   time.Time
-	leaderAsked time.Time
+	asked     string // the endpoint at which its speaker answered; empty for a beacon
+	lastProof time.Time
 }
 
 // New returns a machine. A pending record is asked again at the first Step.
 func New(cfg Config, now time.Time) *Machine {
 	m := &Machine{
-		own: cfg.Own, pin: cfg.Pin, loopbackOK: cfg.LoopbackOK, started: now,
+		own: cfg.Own, pin: cfg.Pin, loopbackOK: cfg.LoopbackOK, started: now, began: now,
 		fleets: map[string]*sighting{}, inflight: map[string]inflight{}, rejections: map[string]time.Time{},
 		revoked: map[string]bool{}, abandoned: map[string]time.Time{}, foreign: map[string]*VisibleFleet{},
 		lastBeat: now.Add(-Beat), lastPointer: now.Add(-PointerPeriod), lastSigned: now, askAgainAt: now, moveBlock: now,
-		lastWalkAt: now.Add(-WalkAgain),
+		lastWalkAt: now.Add(-WalkAgain), leaders: map[string]time.Time{}, lastLeader: now.Add(-Beat),
+		srv: lookup{on: cfg.SRV},
 	}
 	m.own.Target = cfg.Own.Target.clone()
-	for _, s := range OrderSeeds(cfg.Seeds...) {
-		m.seeds = append(m.seeds, &seedState{Seed: s})
+	for _, s := range cfg.Seeds {
+		if s.Origin < OriginBeacon {
+			m.given[s.Origin] = append(m.given[s.Origin], s.Endpoint)
+		}
 	}
+	m.reseed()
 	for _, r := range cfg.Rejections {
 		m.hold(now, r.Cluster, min(r.Left, RejectionFor))
 	}
@@ -141,7 +144,18 @@ func (m *Machine) PinDisagrees() bool {
 	if by.IsZero() {
 		by = m.own.Key
 	}
-	return !m.pin.Admits(m.own.Cluster, by)
+	return !m.pin.lets(WayRecord, m.own.Cluster, by)
+}
+
+// Settling reports whether nobody is to be admitted yet: this is a fleet of one that nobody has made more of, and its first
+// choice, to ask another fleet or not, is still open. It would become two fleets that neither yield.
+func (m *Machine) Settling(now time.Time) bool {
+	return m.looking() && (m.move != nil || now.Sub(m.began) < SettleAfter || !m.seedsSettled())
+}
+
+// ObeysDissolve reports whether this machine follows a dissolve order: the pin is asked by the key that signed it.
+func (m *Machine) ObeysDissolve(survivor string, signer identity.PublicKey) bool {
+	return m.pin.lets(WayDissolve, survivor, signer)
 }
 
 // Step takes one event and returns what is wanted; it makes at most one move. The actions are carried out in order. The
@@ -164,11 +178,18 @@ func (m *Machine) take(now time.Time, e Event) {
 	case EvProven:
 		m.proven(now, e.Fleet, e.Endpoint)
 	case EvSummaryFailed:
-		m.summaryFailed(e.Endpoint, e.Err)
+		m.summaryFailed(now, e.Endpoint, e.Err, e.From)
+	case EvSRV:
+		m.lookedUp(now, e)
+	case EvRemembered:
+		m.given[OriginRemembered] = e.Endpoints
+		m.reseed()
 	case EvAnswer:
 		m.answer(now, e)
 	case EvAnswerRefused:
 		m.answerRefused(e)
+	case EvKeyRefused:
+		m.keyRefused(now, e)
 	case EvRedirect:
 		m.redirected(now, e)
 	case EvAskEnded:
@@ -223,8 +244,13 @@ func (m *Machine) trigger(now time.Time, e Event) {
 	}
 	target := e.Target.clone()
 	if e.Trigger == DissolvedInto {
-		if target == nil || !m.pin.Admits(target.Cluster, e.From) {
+		if target == nil {
+			m.count(CountMovesIgnored)
+			return
+		}
+		if !m.ObeysDissolve(target.Cluster, e.From) {
 			m.count(CountPinRefusals)
+			m.raise(now, fleetOf(target), WhyOrderUnpinned, e.From)
 			return
 		}
 	} else {
@@ -279,6 +305,9 @@ func (m *Machine) begin(now time.Time, on Trigger, a Action) bool {
 	case Abandoned:
 		m.count(CountJoinsAbandoned)
 		m.abandoned[asked] = now
+	case TargetClosed: // nobody said no: it is asked again, once it may have come to another mind
+		m.abandoned[asked] = now
+		delete(m.fleets, asked)
 	case Left:
 		m.hold(now, m.own.Cluster, RejectionFor)
 	case OwnRecordForgotten: // forgetting revokes the key
@@ -300,6 +329,9 @@ func (m *Machine) moved(now time.Time, own Own) {
 	m.own.Target = own.Target.clone()
 	if !fresh { // the same record, written again
 		return
+	}
+	if m.move != nil && (m.move.Transition.Effect == EffectMintNew || m.move.Transition.Effect == EffectMintAndAsk) {
+		m.began = now
 	}
 	if m.move != nil && m.move.Transition.Effect == EffectMintNew {
 		// A machine that starts anew judges what it hears from now on: what it had proven before belongs to a time when
@@ -364,7 +396,15 @@ func (m *Machine) held(now time.Time, cluster string) bool {
 func (m *Machine) expire(now time.Time) {
 	for endpoint, in := range m.inflight {
 		if now.Sub(in.at) >= DialTimeout+Beat { // the asker's own failure comes first; this is for one that is lost
-			m.summaryFailed(endpoint, "no answer within 3 s")
+			m.summaryFailed(now, endpoint, "no answer within 3 s", identity.PublicKey{})
+		}
+	}
+	if !m.srv.since.IsZero() && now.Sub(m.srv.since) >= DialTimeout+Beat {
+		m.lookedUp(now, Event{Err: "no answer within 3 s"})
+	}
+	for endpoint, at := range m.leaders {
+		if now.Sub(at) >= SeedPeriod {
+			delete(m.leaders, endpoint)
 		}
 	}
 	for c, until := range m.rejections {
@@ -394,6 +434,9 @@ func (m *Machine) Next(now time.Time) time.Time {
 	}
 	for _, in := range m.inflight {
 		at(in.at.Add(DialTimeout + Beat))
+	}
+	if !m.srv.since.IsZero() {
+		at(m.srv.since.Add(DialTimeout + Beat))
 	}
 	for _, f := range m.foreign {
 		at(f.LastProof.Add(ForeignClearAfter))

@@ -190,11 +190,70 @@ func TestRedirectIntoAnotherClusterIsANewTarget(t *testing.T) {
 	r.want(r.done(out), ActAsk)
 }
 
-func TestRejectedFleetIsNoNewTarget(t *testing.T) {
-	r := newRig(t, Config{Rejections: []Rejection{{idOf(9), time.Hour}}})
-	ask := r.pending(solitaryFleet(2, older))
-	r.want(redirect(r, ask, "10.0.0.9:6674"), ActAskSummary)
-	r.want(r.answersAt("10.0.0.9:6674", establishedFleet(9, older)))
+// A target that yields to a fleet which this machine may not ask has closed: the machine is its own again at once, and not
+// after ten minutes of asking where nobody answers.
+func TestTargetThatYieldsToARefusedFleetHasClosed(t *testing.T) {
+	asLearner := establishedFleet(9, older) // the machine that was asked, in the fleet that it joined
+	asLearner.Speaker, asLearner.SpeakerKey = "n-2", keyOf(2)
+	gone := func(t *testing.T, r *rig, out []Action) {
+		t.Helper()
+		move := find(out, ActMove)
+		if move == nil || move.Transition.On != TargetClosed || move.Transition.To != Solitary || move.Target != nil {
+			t.Fatalf("%+v", out)
+		}
+		r.want(r.done(out))
+		for range 5 { // the fleet that said no is not asked, nor the one that is closed
+			r.beacon(establishedFleet(9, older))
+			r.want(r.wait(10 * time.Second))
+		}
+	}
+	rejected := Config{Rejections: []Rejection{{idOf(9), time.Hour}}}
+	pinned := Config{Pin: pinOf(2, 2)}
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		yes  bool // a refusal by the pin is shown
+	}{{"rejected there", rejected, false}, {"revoked there", Config{RevokedIn: []string{idOf(9)}}, false}, {"pinned elsewhere", pinned, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			bring := func(t *testing.T) (*rig, Action) {
+				r := newRig(t, c.cfg)
+				return r, r.pending(solitaryFleet(2, older))
+			}
+			proven := func(r *rig, out []Action) []Action {
+				if c.yes {
+					if a := find(out, ActForeignVisible); a == nil || a.Why != WhyPinnedFleet || a.Fleet.Cluster != idOf(9) {
+						t.Fatalf("the pin's refusal is not shown: %+v", out)
+					}
+				}
+				return out
+			}
+			t.Run("it proves itself pending there", func(t *testing.T) {
+				r, _ := bring(t)
+				r.want(r.beacon(pendingFleet(2, older, 9)), ActAskSummary)
+				gone(t, r, proven(r, r.answersAt("10.0.0.9:6674", establishedFleet(9, older))))
+			})
+			t.Run("it speaks as a member of it", func(t *testing.T) {
+				r, _ := bring(t)
+				gone(t, r, proven(r, r.beacon(asLearner)))
+			})
+			t.Run("it redirects there, and proves it when it is asked itself", func(t *testing.T) {
+				r, ask := bring(t)
+				r.want(redirect(r, ask, "10.0.0.9:6674"), ActAskSummary)
+				out := r.answersAt("10.0.0.9:6674", establishedFleet(9, older))
+				if a := find(out, ActAskSummary); a == nil || a.Endpoint != "10.0.0.2:6674" || find(out, ActMove) != nil {
+					t.Fatalf("%+v", proven(r, out))
+				}
+				gone(t, r, r.answersAt("10.0.0.2:6674", asLearner))
+			})
+			t.Run("it redirects there and lied", func(t *testing.T) {
+				r, ask := bring(t)
+				r.want(redirect(r, ask, "10.0.0.9:6674"), ActAskSummary)
+				r.answersAt("10.0.0.9:6674", establishedFleet(9, older))
+				r.want(r.answersAt("10.0.0.2:6674", solitaryFleet(2, older)))
+				r.want(r.wait(AskAgain), ActAsk)
+			})
+		})
+	}
 }
 
 // Two that name each other: the one that wins the plain tie-break goes back to solitary, the other waits for it.
@@ -332,7 +391,10 @@ func TestPinnedFleetSpokenForByAKeyThatIsNotPinned(t *testing.T) {
 
 	r = newRig(t, Config{Pin: pinOf(9, 9)}) // another key answers there
 	r.want(r.beacon(learner), ActAskSummary)
-	r.want(r.answersAt("10.0.0.9:6674", learner))
+	out = r.want(r.answersAt("10.0.0.9:6674", learner), ActForeignVisible)
+	if out[0].Why != WhyLeaderUnpinned || out[0].PinKey != keyOf(4) || r.m.Count(CountPinRefusals) != 1 {
+		t.Fatalf("%+v", out[0])
+	}
 	r.want(r.wait(30 * time.Second))
 
 	nameless := learner
@@ -390,8 +452,9 @@ func TestPinAndTheRedirect(t *testing.T) {
 		t.Fatalf("%+v", ask.Target)
 	}
 	r.want(redirect(r, ask, "10.0.0.3:6674"), ActAskSummary)
-	out = r.want(r.answersAt("10.0.0.3:6674", establishedFleet(3, older)), ActForeignVisible)
-	if out[0].Why != WhyPinnedFleet {
+	// Whoever is redirected into another fleet asks the target itself before it gives the ask up.
+	out = r.want(r.answersAt("10.0.0.3:6674", establishedFleet(3, older)), ActForeignVisible, ActAskSummary)
+	if out[0].Why != WhyPinnedFleet || out[1].Endpoint != "10.0.0.9:6674" {
 		t.Fatalf("%+v", out[0])
 	}
 }
@@ -431,7 +494,10 @@ func TestPinAtTheStart(t *testing.T) {
 	own.Mode, own.Established = Learner, true
 	r = newRig(t, Config{Own: own, Pin: pinOf(9, 9)})
 	order := Event{Kind: EvTrigger, Trigger: DissolvedInto, Target: &Target{Cluster: idOf(9), Endpoint: "10.0.0.9:6674"}, From: keyOf(4)}
-	r.want(r.step(order)) // signed by a key that is not pinned
+	out = r.want(r.step(order), ActForeignVisible) // signed by a key that is not pinned
+	if out[0].Why != WhyOrderUnpinned || out[0].PinKey != keyOf(4) || r.m.Count(CountPinRefusals) != 1 {
+		t.Fatalf("%+v", out[0])
+	}
 	order.From = keyOf(9)
 	out = r.want(r.step(order), ActMove)
 	if out[0].Target.Cluster != idOf(9) || out[0].Transition.Effect != EffectMintAndAsk {

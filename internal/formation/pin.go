@@ -29,6 +29,45 @@ func (p *Pin) Holds(key identity.PublicKey) bool {
 	return p != nil && !key.IsZero() && slices.Contains(p.Keys, key)
 }
 
+// Way is a way into a fleet at which the pin is asked. After the join it is never asked: the fleet's applied state is the
+// authority then.
+type Way uint8
+
+// Ways in.
+const (
+	WaySummary  Way = iota + 1 // the summary that is yielded to: by the key that spoke it
+	WayAnswer                  // every enrollment answer: by the key that signed it
+	WayRedirect                // whom a redirect, or the target's endpoint, leads to: by the key that answers there
+	WayDissolve                // a dissolve order: by the key that signed it
+	WayRecord                  // the record at every start: by the key that signed the admission
+)
+
+// WayRow is one row of the table of ways in.
+type WayRow struct {
+	Way   Way
+	Name  string
+	Asked bool
+}
+
+// Ways is the table of ways in.
+var Ways = []WayRow{
+	{WaySummary, "summary", true},
+	{WayAnswer, "answer", true},
+	{WayRedirect, "redirect", true},
+	{WayDissolve, "dissolve", true},
+	{WayRecord, "record", true},
+}
+
+// lets reports whether p lets this machine into a fleet by a way: it is not asked there, or it admits.
+func (p *Pin) lets(w Way, cluster string, signers ...identity.PublicKey) bool {
+	for _, r := range Ways {
+		if r.Way == w && !r.Asked {
+			return true
+		}
+	}
+	return p.Admits(cluster, signers...)
+}
+
 // String returns the text that ParsePin reads, empty for no pin.
 func (p *Pin) String() string {
 	if p == nil {

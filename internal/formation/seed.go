@@ -1,6 +1,7 @@
 package formation
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,15 @@ import (
 
 	"pace-node/internal/wire"
 )
+
+// SRVService and SRVProto make, with a DNS suffix, the name at which a site's DNS names machines of its fleet.
+const (
+	SRVService = "pace"
+	SRVProto   = "tcp"
+)
+
+// SRVName is the name that is asked for SRV records under a DNS suffix.
+func SRVName(suffix string) string { return "_" + SRVService + "._" + SRVProto + "." + suffix }
 
 // Origin is where a fleet was found. Lower is preferred when it is chosen whom to ask.
 type Origin uint8
@@ -69,11 +79,51 @@ func OrderSeeds(seeds ...Seed) []Seed {
 	slices.SortStableFunc(out, func(a, b Seed) int { return a.Origin.Row().Dialed - b.Origin.Row().Dialed })
 	seen := map[string]bool{}
 	return slices.DeleteFunc(out, func(s Seed) bool {
-		key := strings.ToLower(s.Endpoint) // host names are equal whatever their case
+		key := seedKey(s.Endpoint)
 		dup := seen[key]
 		seen[key] = true
 		return dup
 	})
+}
+
+// seedKey is equal for two spellings of one endpoint: host names are equal whatever their case, and with the root's dot or
+// without.
+func seedKey(endpoint string) string {
+	at := strings.LastIndexByte(endpoint, ':')
+	if at < 0 {
+		return strings.ToLower(endpoint)
+	}
+	return strings.ToLower(strings.TrimSuffix(endpoint[:at], ".") + endpoint[at:])
+}
+
+// SRVRecord is one answer of DNS.
+type SRVRecord struct {
+	Target           string // a host name; "." says that the service is not there
+	Port             uint16
+	Priority, Weight uint16
+}
+
+// SRVEndpoints are the endpoints of SRV records in the order in which they are asked: priority ascending, then weight
+// descending, then by name. What cannot be dialled is left out, and what is beyond MaxSRV; left is how many those were.
+func SRVEndpoints(records []SRVRecord) (endpoints []string, left int) {
+	sorted := slices.Clone(records)
+	slices.SortFunc(sorted, func(a, b SRVRecord) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Weight, a.Weight), strings.Compare(a.Target, b.Target),
+			cmp.Compare(a.Port, b.Port))
+	})
+	for _, r := range sorted {
+		host := r.Target
+		if trimmed := strings.TrimSuffix(host, "."); strings.Contains(trimmed, ".") {
+			host = trimmed // a name of one label keeps the dot, or the resolver would search for it
+		}
+		endpoint, err := ParseSeed(host + ":" + strconv.Itoa(int(r.Port)))
+		if err != nil || host == "." || len(endpoints) == MaxSRV {
+			left++
+			continue
+		}
+		endpoints = append(endpoints, endpoint)
+	}
+	return endpoints, left
 }
 
 // ParseSeed reads `<host>` or `<host>:<port>` and returns host:port; a host alone gets DefaultPort. Each refusal wraps its

@@ -12,7 +12,7 @@ import (
 var allModes = []Mode{Solitary, Pending, Learner, Voter}
 
 var allTriggers = []Trigger{YieldDecided, OwnFleetRecordedMachine, Approved, Rejected, Abandoned, TargetYielded, TargetPendingHere,
-	AskGivenUp, SeatedAsVoter, SeatedAsLearner, OwnRecordForgotten, Left, Recovered, EpochAccepted, DissolvedInto}
+	TargetClosed, AskGivenUp, SeatedAsVoter, SeatedAsLearner, OwnRecordForgotten, Left, Recovered, EpochAccepted, DissolvedInto}
 
 // checkModes holds the page's table of modes, cell by cell.
 func checkModes() error {
@@ -117,6 +117,7 @@ var wantTransitions = map[Mode]map[Trigger]cell{
 		Abandoned:               {Solitary, EffectClearTarget, false},
 		TargetYielded:           {Pending, EffectRecordTarget, false},
 		TargetPendingHere:       {Solitary, EffectClearTarget, false},
+		TargetClosed:            {Solitary, EffectClearTarget, false},
 		AskGivenUp:              {Solitary, EffectClearTarget, false},
 		OwnFleetRecordedMachine: {Voter, EffectClearTarget, false},
 	},
@@ -182,7 +183,7 @@ func TestMutationTransitions(t *testing.T) {
 		case 2:
 			r.Rebuild = !r.Rebuild
 		case 3:
-			r.On = r.On%15 + 1
+			r.On = r.On%16 + 1
 		case 4:
 			r.From = r.From%4 + 1
 		default:
@@ -225,7 +226,7 @@ func TestMutationTriggers(t *testing.T) {
 		case 0:
 			r.External = !r.External
 		case 1:
-			r.Trigger = r.Trigger%15 + 1
+			r.Trigger = r.Trigger%16 + 1
 		case 2:
 			r.Name = ""
 		default:

@@ -12,6 +12,7 @@ const (
 	Abandoned                                  // no signed answer for AbandonAfter
 	TargetYielded                              // the target yielded itself, or a better fleet was proven by its pointer
 	TargetPendingHere                          // the target is itself pending at this node, and this node wins the tie-break
+	TargetClosed                               // the target yielded to a fleet that this machine may not ask
 	AskGivenUp                                 // an operator gave the ask up
 	SeatedAsVoter                              // under this node's own key
 	SeatedAsLearner                            // a demotion
@@ -40,6 +41,7 @@ var Triggers = []TriggerRow{
 	{Abandoned, "abandoned", false},
 	{TargetYielded, "target-yielded", false},
 	{TargetPendingHere, "target-pending-here", false},
+	{TargetClosed, "target-closed", false},
 	{AskGivenUp, "ask-given-up", true},
 	{SeatedAsVoter, "seated-as-voter", true},
 	{SeatedAsLearner, "seated-as-learner", true},
@@ -103,6 +105,7 @@ var Transitions = []Transition{
 	{Pending, Abandoned, Solitary, EffectClearTarget, false},
 	{Pending, TargetYielded, Pending, EffectRecordTarget, false},
 	{Pending, TargetPendingHere, Solitary, EffectClearTarget, false},
+	{Pending, TargetClosed, Solitary, EffectClearTarget, false},
 	{Pending, AskGivenUp, Solitary, EffectClearTarget, false},
 	{Pending, OwnFleetRecordedMachine, Voter, EffectClearTarget, false},
 	{Learner, SeatedAsVoter, Voter, EffectAdoptSeat, true},

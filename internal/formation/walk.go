@@ -65,8 +65,7 @@ func (m *Machine) walkReturned(now time.Time, f Fleet, self bool) {
 	case self && len(w.hops) > 0 && w.provenStart(t):
 		m.ringClosed(now)
 	case self && w.redirect && !w.confirm: // the target names this machine, unsigned: let it prove that it is pending
-		m.walk = &walk{redirect: true, confirm: true, hop: w.hop}
-		m.walkTo(now, wire.Leader{Endpoint: t.Endpoint})
+		m.confirm(now)
 	case self || f.Cluster == m.own.Cluster:
 		m.walk = nil
 	case f.State == wire.StatePending && (w.confirm && len(w.hops) == 0 && !ofTarget || w.visited(f.Cluster)):
@@ -82,7 +81,16 @@ func (m *Machine) walkReturned(now time.Time, f Fleet, self bool) {
 			m.targetProven(now, f)
 		}
 	default:
-		switch m.wayIn(now, f) {
+		by := WaySummary
+		if w.redirect {
+			by = WayRedirect
+		}
+		way := m.wayIn(now, by, f)
+		if w.redirect && !w.confirm && (way == wayRefused || way == wayOpen && m.held(now, f.Cluster)) {
+			m.confirm(now) // before an unsigned word ends the ask
+			return
+		}
+		switch way {
 		case wayOpen:
 			m.walk = nil
 			endpoint := ""
@@ -95,10 +103,19 @@ func (m *Machine) walkReturned(now time.Time, f Fleet, self bool) {
 			if _, ok := m.inflight[w.waiting]; !ok {
 				m.walk = nil
 			}
+		case wayRefused:
+			m.walk = nil
+			m.begin(now, TargetClosed, Action{})
 		default:
 			m.walk = nil
 		}
 	}
+}
+
+// confirm asks the target itself whether it has yielded.
+func (m *Machine) confirm(now time.Time) {
+	m.walk = &walk{redirect: true, confirm: true, hop: m.walk.hop}
+	m.walkTo(now, wire.Leader{Endpoint: m.own.Target.Endpoint})
 }
 
 // walkedTo is the endpoint at which the proven fleet answered.
@@ -120,7 +137,7 @@ func (w *walk) visited(cluster string) bool {
 
 // redirectWithin follows a redirect inside the fleet that is asked: its target has proven that it speaks for that fleet.
 func (m *Machine) redirectWithin(now time.Time, f Fleet, w *walk) {
-	if m.wayIn(now, f) != wayOpen {
+	if m.wayIn(now, WayRedirect, f) != wayOpen {
 		return
 	}
 	t, next := m.own.Target, m.targetOf(f, m.walkedTo(f), now)
@@ -139,8 +156,8 @@ func (m *Machine) ringClosed(now time.Time) {
 	m.walk = nil
 	if !w.provenStart(m.own.Target) {
 		if w.redirect && !w.confirm {
-			m.walk = &walk{redirect: true, confirm: true, hop: w.hop}
-			m.walkTo(now, wire.Leader{Endpoint: m.own.Target.Endpoint})
+			m.walk = w
+			m.confirm(now)
 		}
 		return
 	}

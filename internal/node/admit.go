@@ -373,6 +373,11 @@ var decisions = map[enroll.Decision]string{
 
 func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollControl) (control.Done, error) {
 	done := control.Done{V: control.DocumentVersion}
+	if c.Op == wire.ControlApprove {
+		if err := n.settled(ctx); err != nil {
+			return done, err
+		}
+	}
 	own, err := n.own(ctx)
 	if err != nil {
 		return done, err
@@ -452,6 +457,29 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 		return done, wire.NewError(wire.CodeUnknownVerb, "not an operation of the waiting list", "")
 	}
 	return done, err
+}
+
+// settlePoll is how often it is looked whether a fleet of one has made its first choice.
+const settlePoll = 100 * time.Millisecond
+
+// settled waits until a fleet of one that has just begun has made its first choice: an approval before it could make two
+// fleets that neither yield out of machines that were powered on together. It takes a few seconds at most.
+func (n *Node) settled(ctx context.Context) error {
+	poll := time.NewTicker(settlePoll)
+	defer poll.Stop()
+	for {
+		settling := false
+		if err := n.ask(ctx, func(now time.Time) { settling = n.form.Settling(now) }); err != nil || !settling {
+			return err
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return wire.NewError(wire.CodeBusy, "this machine has just started and is still choosing whether to ask another fleet; nothing was approved", "try again in a few seconds")
+		case <-n.quit:
+			return errStopping
+		}
+	}
 }
 
 // arm opens the auto-approve window. The fleet is established by it, durably, before anybody is admitted through it.

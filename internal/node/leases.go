@@ -143,7 +143,7 @@ func (n *Node) lease(id, step string, body []byte) ([]byte, error) {
 // has the step done.
 func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wire.WorkAnswer, error) {
 	if n.pinDisagrees.Load() {
-		return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine takes no work: its --fleet-id does not admit the fleet that it is in", "correct --fleet-id on that machine")
+		return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine takes no work: "+pinDisagreesText, "correct --fleet-id on that machine")
 	}
 	if writingSteps[w.Step] {
 		in := fleet.LeaseInput{Raw: w.Lease, View: n.view.Load(), Self: n.id, Step: w.Step, BodyDigest: sha256.Sum256(w.Body), LeaderNow: time.Now()}
@@ -175,7 +175,20 @@ func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wi
 
 // Query implements control.Backend.
 func (n *Node) Query(context.Context, control.Peer) (wire.QueryAnswer, error) {
-	return n.target.Query(), nil
+	a := n.target.Query()
+	a.Wants, a.Why = n.wants(a.Wants, a.Why)
+	return a, nil
+}
+
+// pinDisagreesText is why a machine whose pin does not admit its own fleet takes no work.
+const pinDisagreesText = "its --fleet-id does not admit the fleet that it is in"
+
+// wants is whether this machine is to be provisioned: not as long as it would refuse the work.
+func (n *Node) wants(wants bool, why string) (bool, string) {
+	if n.pinDisagrees.Load() {
+		return false, pinDisagreesText
+	}
+	return wants, why
 }
 
 // leaderSilent is for how long no leader was heard, zero on the leader.

@@ -63,7 +63,7 @@ func (n *Node) askLeader(ctx context.Context, r wire.ClusterRequest) (wire.Clust
 			return n.Cluster(ctx, control.Peer{Key: n.key.Public(), ID: n.id}, r)
 		}
 		for _, m := range n.askedVoters() {
-			s, err := n.memberSession(ctx, m, "")
+			s, err := n.voterSession(ctx, m)
 			if err != nil {
 				none.last = err
 				continue

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,8 @@ func (n *Node) act(now time.Time, a formation.Action) {
 	switch a.Kind {
 	case formation.ActAskSummary:
 		n.effect(func(ctx context.Context) { n.askSummary(ctx, a) })
+	case formation.ActLookupSRV:
+		n.effect(n.lookupSRV)
 	case formation.ActMove:
 		n.move(now, a)
 	case formation.ActAsk:
@@ -71,9 +74,6 @@ func (n *Node) sayOnce(a formation.Action) {
 	}
 	if a.Say == formation.SayMoveRefused {
 		n.board.Raise("formation-move-refused", "the formation record could not be written: "+a.Err, n.dir.Path())
-	}
-	if a.Say == formation.SaySeedFailed || a.Say == formation.SaySeedIsSelf || a.Say == formation.SaySeedNotFollowed {
-		n.seedSaid[a.Endpoint] = a.Say.String()
 	}
 }
 
@@ -177,6 +177,9 @@ func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 	if err != nil {
 		n.fail(err) // Save refuses what does not read back, so this is a fault of the program
 		return
+	}
+	if !slices.Equal(was.Remembered, rec.Remembered) {
+		n.step(now, formation.Event{Kind: formation.EvRemembered, Endpoints: rec.Remembered})
 	}
 	n.step(now, formation.Event{Kind: formation.EvMoved, Own: own})
 	n.mode.Store(&own.Mode)
@@ -341,8 +344,8 @@ func (n *Node) foreignVisible(a formation.Action) {
 		detail += " is established too, and neither yields"
 	case formation.WhyPinnedFleet:
 		detail += " is not the one of --fleet-id"
-	case formation.WhyPinnedKey, formation.WhyAnswerUnpinned:
-		detail += " speaks under the key " + a.PinKey.String() + ", which --fleet-id does not name"
+	default:
+		detail += unpinnedText(a)
 	}
 	if a.Fleet.SpeakerEndpoint != "" {
 		detail += " (seen at " + control.Word(a.Fleet.SpeakerEndpoint) + ")"

@@ -20,6 +20,13 @@ type Network interface {
 	Address(port netio.DatagramPort) (netip.Addr, bool)
 }
 
+// SeedFinder is a Network that can ask DNS for the seeds of this machine's site.
+type SeedFinder interface {
+	// LookupSRV asks for the records of a service under this machine's own DNS suffix. An empty suffix: it has none, and
+	// nobody was asked.
+	LookupSRV(ctx context.Context, service, proto string) (suffix string, records []netio.SRV, err error)
+}
+
 // LinkWatcher is a Network that is told of changes.
 type LinkWatcher interface {
 	// WatchLinks calls changed whenever a link, an address or a route changed, until ctx ends, and then returns nil.

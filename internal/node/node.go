@@ -107,7 +107,8 @@ type Node struct {
 	raftPort       uint16 // of --listen-raft
 	advertisedHost string
 	advertisedPort uint16
-	seeds          []formation.Seed
+	pin            *formation.Pin // nil: none
+	typedSeeds     []formation.Seed
 
 	// Owned by the loop.
 	rec         statedir.Record
@@ -126,9 +127,10 @@ type Node struct {
 	paused      bool // the setting provision.paused, as last followed
 	foreign     map[string]foreignSeen
 	lastHeard   map[string]time.Time
+	srv         srvStatus
+	srvSeeds    []string
 	looked      *fleet.View // that viewChanged saw last
 	grown       string      // the own fleet whose first other machine formation was told of
-	seedSaid    map[string]string
 	relisted    time.Time
 	relistAt    time.Time // the system told of a change; zero: it did not
 	address     netip.Addr
@@ -156,6 +158,9 @@ type Node struct {
 	leavingOn    atomic.Bool  // goOnLeaving runs
 	turned       atomic.Int64 // Unix nanoseconds of the loop's last beat
 
+	// voterDials is where the fleet's voters were reached.
+	voterDials voterDials
+
 	// approvedOn is the session on which this machine was approved last: the fleet is followed over it.
 	approvedOn atomic.Pointer[netio.Session]
 
@@ -175,7 +180,7 @@ func Start(cfg Config) (n *Node, err error) {
 	}
 	n = &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), inbox: newInbox(), quit: make(chan struct{}), loopDone: make(chan struct{}),
 		stopped: make(chan struct{}), waiters: map[enroll.RowID][]*waiter{}, formats: map[enroll.RowID]int{}, foreign: map[string]foreignSeen{},
-		lastHeard: map[string]time.Time{}, seedSaid: map[string]string{}}
+		lastHeard: map[string]time.Time{}}
 	n.records.n = n
 	n.outcomes = keyed{lines: map[string]*serial{}, n: n}
 	n.noise.log = n.log
@@ -308,9 +313,8 @@ func (n *Node) openFleet() error {
 		return err
 	}
 	now := time.Now()
-	var pin *formation.Pin
 	if text := n.cfg.Settings.FleetID; text != "" {
-		if pin, err = formation.ParsePin(text); err != nil {
+		if n.pin, err = formation.ParsePin(text); err != nil {
 			return err
 		}
 	}
@@ -319,10 +323,15 @@ func (n *Node) openFleet() error {
 		if err != nil {
 			return err
 		}
-		n.seeds = append(n.seeds, formation.Seed{Endpoint: endpoint, Origin: formation.OriginSeed})
+		n.typedSeeds = append(n.typedSeeds, formation.Seed{Endpoint: endpoint, Origin: formation.OriginSeed})
 	}
 	loopback := n.cfg.Settings.DiscoveryLoopback
-	fc := formation.Config{Own: own, Pin: pin, Seeds: n.seeds, RevokedIn: n.rec.RevokedIn, LoopbackOK: loopback}
+	fc := formation.Config{Own: own, Pin: n.pin, Seeds: n.typedSeeds, RevokedIn: n.rec.RevokedIn, LoopbackOK: loopback}
+	fc.Seeds = append(slices.Clone(fc.Seeds), rememberedSeeds(n.rec.Remembered)...)
+	n.voterDials.before = n.rec.Remembered
+	// With --discovery-loopback nothing leaves this machine, a question to a name server neither.
+	_, fc.SRV = n.cfg.Network.(SeedFinder)
+	fc.SRV = fc.SRV && !loopback
 	for _, r := range n.rec.Rejections {
 		fc.Rejections = append(fc.Rejections, formation.Rejection{Cluster: r.Cluster, Left: time.Duration(r.LeftSeconds) * time.Second})
 	}

@@ -41,7 +41,7 @@ func ownOf(rec statedir.Record, key identity.PublicKey) (formation.Own, error) {
 }
 
 func targetOf(t statedir.Target) (formation.Target, error) {
-	out := formation.Target{Cluster: t.Cluster, Created: t.Created, State: wire.SummaryState(t.State), LeaderID: t.LeaderID, Endpoint: t.Endpoint, Origin: formation.OriginBeacon}
+	out := formation.Target{Cluster: t.Cluster, Created: t.Created, State: wire.SummaryState(t.State), LeaderID: t.LeaderID, Endpoint: t.Endpoint, Fallback: t.Fallback, Origin: formation.OriginBeacon}
 	for _, o := range origins {
 		if o.String() == t.Origin {
 			out.Origin = o
@@ -61,7 +61,7 @@ func targetRecord(t *formation.Target) *statedir.Target {
 	if t == nil {
 		return nil
 	}
-	out := &statedir.Target{Cluster: t.Cluster, Created: t.Created, State: uint8(t.State), LeaderID: t.LeaderID, Endpoint: t.Endpoint, Origin: t.Origin.String()}
+	out := &statedir.Target{Cluster: t.Cluster, Created: t.Created, State: uint8(t.State), LeaderID: t.LeaderID, Endpoint: t.Endpoint, Fallback: t.Fallback, Origin: t.Origin.String()}
 	for _, k := range t.Keys {
 		out.Keys = append(out.Keys, k.String())
 	}
@@ -70,7 +70,7 @@ func targetRecord(t *formation.Target) *statedir.Target {
 
 func sameTarget(a, b *statedir.Target) bool {
 	return a != nil && b != nil && a.Cluster == b.Cluster && a.Created == b.Created && a.State == b.State && a.LeaderID == b.LeaderID &&
-		a.Endpoint == b.Endpoint && a.Origin == b.Origin && slices.Equal(a.Keys, b.Keys)
+		a.Endpoint == b.Endpoint && a.Fallback == b.Fallback && a.Origin == b.Origin && slices.Equal(a.Keys, b.Keys)
 }
 
 // recordAfter is the record as a move leaves it. It is written before anything else of the move is done.
@@ -104,12 +104,14 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 		}
 		rec.Cluster, rec.Created, rec.Established = roster.Cluster, roster.Created, true
 		rec.Joined = &statedir.Joined{Signer: n.admittedBy.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}
-		rec.Remembered = nil
+		var keys []identity.PublicKey
+		var said []string
 		for _, v := range roster.Voters {
-			if v.Endpoints.FC != "" {
-				rec.Remembered = append(rec.Remembered, v.Endpoints.FC)
+			if key, err := identity.ParsePublicKey(v.Key); err == nil {
+				keys, said = append(keys, key), append(said, v.Endpoints.FC)
 			}
 		}
+		rec.Remembered = rememberedOf(n.voterDials.keep(keys), said)
 	case formation.EffectMintNew:
 		var random [16]byte
 		n.cfg.Entropy(random[:])

@@ -85,8 +85,11 @@ func (n *Node) sayStart() {
 	} else {
 		attrs = append(attrs, "discovery-beacons", "off")
 	}
-	for _, s := range n.seeds {
+	for _, s := range n.typedSeeds {
 		attrs = append(attrs, "seed", s.Endpoint)
+	}
+	if n.pin != nil {
+		attrs = append(attrs, "fleet-pin", n.pin.String())
 	}
 	n.log.Info("pace-node serves", attrs...)
 }

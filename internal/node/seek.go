@@ -33,7 +33,12 @@ func (n *Node) askSummary(ctx context.Context, a formation.Action) {
 	f, err := n.fetchSummary(ctx, a.Endpoint, want, a.Origin)
 	n.post(func(now time.Time) {
 		if err != nil {
-			n.step(now, formation.Event{Kind: formation.EvSummaryFailed, Endpoint: a.Endpoint, Err: err.Error()})
+			e := formation.Event{Kind: formation.EvSummaryFailed, Endpoint: a.Endpoint, Err: err.Error()}
+			var other *netio.PeerKeyError
+			if errors.As(err, &other) {
+				e.From = other.Got
+			}
+			n.step(now, e)
 			return
 		}
 		n.step(now, formation.Event{Kind: formation.EvProven, Fleet: f, Endpoint: a.Endpoint})
@@ -128,7 +133,7 @@ func (n *Node) closeAsk() {
 func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 	first, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
-	s, err := n.dialTarget(first, a.Target)
+	s, endpoint, err := n.dialTarget(first, a.Target)
 	if err != nil {
 		return err
 	}
@@ -140,6 +145,12 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 			s.Close(errReleased)
 		}
 	}()
+	if key := s.Peer(); n.pin != nil && !n.pin.Holds(key) { // never asked, nor told who this is
+		n.post(func(now time.Time) {
+			n.step(now, formation.Event{Kind: formation.EvKeyRefused, Ask: a.Ask, Endpoint: s.RemoteAddr().String(), From: key})
+		})
+		return fmt.Errorf("%s answers under the key %s, which --fleet-id does not name", s.RemoteAddr(), key)
+	}
 	if err := n.hello(first, s); err != nil {
 		return err
 	}
@@ -164,6 +175,7 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 		return err
 	}
 	defer done()
+	n.voterDials.reached(s.Peer(), endpoint) // before an approval, which remembers it
 	outcome, err := n.readAnswers(a, ask, answer, next)
 	keep = outcome == wire.OutcomeApproved
 	return err
@@ -171,18 +183,25 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 
 // dialTarget opens a session with the machine that is asked. One on which an approval came that could not be taken yet is
 // gone on with: to its leader this machine is a member by now, and a second session of one member is a copy's.
-func (n *Node) dialTarget(ctx context.Context, t *formation.Target) (*netio.Session, error) {
+func (n *Node) dialTarget(ctx context.Context, t *formation.Target) (s *netio.Session, endpoint string, err error) {
 	if s := n.approvedOn.Swap(nil); s != nil {
 		if s.Err() == nil && slices.Contains(t.Keys, s.Peer()) {
-			return s, nil
+			return s, s.RemoteAddr().String(), nil
 		}
 		s.Close(errReleased)
 	}
-	s, err := n.hub.Dial(ctx, t.Endpoint, nil)
-	if err != nil && t.Fallback != "" {
-		s, err = n.hub.Dial(ctx, t.Fallback, nil)
+	for _, endpoint = range []string{t.Endpoint, t.Fallback} {
+		if endpoint == "" {
+			continue
+		}
+		dial, cancel := context.WithTimeout(ctx, formation.DialTimeout)
+		s, err = n.hub.Dial(dial, endpoint, nil)
+		cancel()
+		if err == nil {
+			return s, endpoint, nil
+		}
 	}
-	return s, err
+	return nil, "", err
 }
 
 // nextAsk goes on from the last ask of the same fleet, whose challenge refreshes the row.

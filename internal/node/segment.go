@@ -157,11 +157,14 @@ func (n *Node) refreshSelf(now time.Time) {
 	s := n.summary()
 	n.self.Store(&s)
 	n.exchange.SetSelf(now, discovery.Self{Summary: s})
+	var kept []string
 	if own := n.form.Own(); own.Target != nil {
-		n.exchange.SetRetained([]string{own.Target.Cluster})
-	} else {
-		n.exchange.SetRetained(nil)
+		kept = append(kept, own.Target.Cluster)
 	}
+	if n.pin != nil {
+		kept = append(kept, n.pin.Cluster)
+	}
+	n.exchange.SetRetained(kept)
 }
 
 // readdress follows the machine's addresses: interfaces are listed again, off the loop, and what is advertised moves with

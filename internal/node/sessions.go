@@ -11,6 +11,7 @@ import (
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/follow"
+	"pace-node/internal/formation"
 	"pace-node/internal/identity"
 	"pace-node/internal/netio"
 	"pace-node/internal/provision"
@@ -91,39 +92,38 @@ func (n *Node) member(key identity.PublicKey) bool {
 	return ok
 }
 
-// memberSession is a session with a member by its roster key, opened if there is none and its endpoint is known.
-func (n *Node) memberSession(ctx context.Context, m fleet.Member, proven string) (*netio.Session, error) {
+// memberSession is a session with a member by its roster key, opened if there is none and an endpoint of it is known. Its
+// endpoints are tried in turn, each for a dial's time as long as another one is left.
+func (n *Node) memberSession(ctx context.Context, m fleet.Member, endpoints []string) (*netio.Session, error) {
 	if s := n.hub.ByKey(m.Key); s != nil {
 		return s, nil
 	}
-	endpoints := []string{m.Endpoints.FC}
-	if proven != "" && proven != m.Endpoints.FC {
-		endpoints = []string{proven, m.Endpoints.FC}
-	}
-	var last error
-	for _, e := range endpoints {
-		if e == "" {
-			continue
+	last := errors.New("no endpoint of it is known")
+	for i, e := range endpoints {
+		dial, cancel := ctx, context.CancelFunc(func() {})
+		if i < len(endpoints)-1 {
+			dial, cancel = context.WithTimeout(ctx, formation.DialTimeout)
 		}
-		s, err := n.hub.Connect(ctx, e, m.Key, n.hello)
+		s, err := n.hub.Connect(dial, e, m.Key, n.hello)
+		cancel()
 		if err == nil {
+			if n.voterDials.reached(m.Key, e) {
+				n.post(n.remember)
+			}
 			return s, nil
 		}
 		last = err
-	}
-	if last == nil {
-		last = errors.New("no endpoint of it is known")
 	}
 	return nil, last
 }
 
 // voterSession is a session with a voter on which this machine has said who it is as a member of the fleet.
 func (n *Node) voterSession(ctx context.Context, m fleet.Member) (*netio.Session, error) {
-	var proven string
-	if err := n.ask(ctx, func(time.Time) { proven, _, _ = n.exchange.Lookup(m.ID) }); err != nil {
+	var endpoints []string
+	if err := n.ask(ctx, func(now time.Time) { endpoints = n.memberEndpoints(now, m) }); err != nil {
 		return nil, err
 	}
-	s, err := n.memberSession(ctx, m, proven)
+	s, err := n.memberSession(ctx, m, endpoints)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (f *followStream) Close() error {
 
 // announcement is what this machine says of itself to its fleet.
 func (n *Node) announcement() wire.Announce {
-	wants, why := n.target.Wants()
+	wants, why := n.wants(n.target.Wants())
 	boot := n.target.BootID()
 	return wire.Announce{
 		Name: n.name, Labels: n.cfg.Settings.Labels, Platform: version.Platform(), Version: version.Version, Format: fleet.Format,
@@ -279,7 +279,7 @@ func (n *Node) tellStarts() {
 	if len(untold) == 0 {
 		return
 	}
-	if wants, _ := n.target.Wants(); !wants {
+	if wants, _ := n.wants(n.target.Wants()); !wants {
 		return
 	}
 	for _, s := range untold {

@@ -92,11 +92,7 @@ func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
 	if b := n.serving.Load(); b != nil && b.cons != nil {
 		out.Endpoints.Raft = cmp.Or(n.endpoint(b.raftPort), b.layer.Addr().String()) // open, also while there is no address to tell
 	}
-	pin := formation.Pin{Cluster: v.Cluster()}
-	for _, m := range v.Voters() {
-		pin.Keys = append(pin.Keys, m.Key)
-	}
-	out.FleetID = pin.String()
+	out.FleetID = n.pinToPaste().String()
 	err := n.ask(ctx, func(now time.Time) {
 		own := n.form.Own()
 		if left, armed, ok := n.list.Window(now); ok {
@@ -113,9 +109,7 @@ func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
 			}
 			out.Asks = a
 		}
-		for _, s := range n.seeds {
-			out.Seeds = append(out.Seeds, control.SeedStatus{Endpoint: s.Endpoint, Origin: s.Origin.String(), Said: n.seedSaid[s.Endpoint]})
-		}
+		out.Seeds = n.seedStatus()
 		out.Discovery = n.discoveryStatus()
 		if n.port != nil {
 			for _, p := range n.exchange.Peers(now) {

@@ -37,6 +37,11 @@ func (s SystemNetwork) WatchLinks(ctx context.Context, changed func()) error {
 	return netio.WatchLinks(ctx, changed)
 }
 
+// LookupSRV implements SeedFinder.
+func (s SystemNetwork) LookupSRV(ctx context.Context, service, proto string) (suffix string, records []netio.SRV, err error) {
+	return netio.LookupSRV(ctx, service, proto)
+}
+
 // Address implements Network: the primary address of the eligible interface that has the default route, else of the first
 // eligible one.
 func (s SystemNetwork) Address(netio.DatagramPort) (netip.Addr, bool) {

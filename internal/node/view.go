@@ -107,6 +107,7 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	if b.layer != nil {
 		b.layer.Recheck()
 	}
+	n.remember(now)
 	n.refreshSelf(now)
 	n.showFleet(v, own)
 	n.leadership(now)

@@ -45,9 +45,10 @@ type Target struct {
 	Created  uint64   `json:"created"`
 	State    uint8    `json:"state"` // wire.SummaryState
 	LeaderID string   `json:"leader_id"`
-	Endpoint string   `json:"endpoint"` // 0xFC, host:port
-	Keys     []string `json:"keys"`     // accepted signers of its answers, 43 characters each
-	Origin   string   `json:"origin"`   // where it was found
+	Endpoint string   `json:"endpoint"`           // 0xFC, host:port
+	Fallback string   `json:"fallback,omitempty"` // another address of the machine at Endpoint, tried where that can't be dialled
+	Keys     []string `json:"keys"`               // accepted signers of its answers, 43 characters each
+	Origin   string   `json:"origin"`             // where it was found
 }
 
 // Joined is how this node was admitted to its fleet.
@@ -106,6 +107,9 @@ var recordChecks = []recordCheck{
 	{"target", func(r *Record) bool { return (r.Target != nil) == (r.Mode == "pending") }},
 	{"target.cluster", func(r *Record) bool { return r.Target == nil || validCluster(r.Target.Cluster) }},
 	{"target.endpoint", func(r *Record) bool { return r.Target == nil || wire.ValidEndpoint(r.Target.Endpoint) }},
+	{"target.fallback", func(r *Record) bool {
+		return r.Target == nil || r.Target.Fallback == "" || wire.ValidEndpoint(r.Target.Fallback)
+	}},
 	{"target.keys", func(r *Record) bool { return r.Target == nil || validKeys(r.Target.Keys) }},
 	{"joined.signer", func(r *Record) bool { return r.Joined == nil || validKeys([]string{r.Joined.Signer}) }},
 	{"joined.roster", func(r *Record) bool {

@@ -114,6 +114,7 @@ func checkRecordRows() error {
 		{"target", func(r *Record) { r.Target = target() }},
 		{"target.cluster", func(r *Record) { r.Mode, r.Target = "pending", target(); r.Target.Cluster = "" }},
 		{"target.endpoint", func(r *Record) { r.Mode, r.Target = "pending", target(); r.Target.Endpoint = "h" }},
+		{"target.fallback", func(r *Record) { r.Mode, r.Target = "pending", target(); r.Target.Fallback = "h" }},
 		{"target.keys", func(r *Record) { r.Mode, r.Target = "pending", target(); r.Target.Keys = nil }},
 		{"target.keys", func(r *Record) { r.Mode, r.Target = "pending", target(); r.Target.Keys = []string{goodKey, "x"} }},
 		{"joined.signer", func(r *Record) { r.Joined = &Joined{} }},
