@@ -232,7 +232,7 @@ func (h *Hub) Dial(ctx context.Context, endpoint string, want *identity.PublicKe
 		_ = raw.Close()
 		return nil, fmt.Errorf("dial %s: handshake: %w", endpoint, h.gone(err))
 	}
-	s, err := h.open(conn, key, false)
+	s, err := h.open(conn, key, endpoint)
 	if err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
@@ -293,9 +293,10 @@ func (h *Hub) connect(ctx context.Context, endpoint string, key identity.PublicK
 }
 
 // open makes the session of a finished handshake and starts serving it.
-func (h *Hub) open(conn *tls.Conn, key identity.PublicKey, inbound bool) (*Session, error) {
+func (h *Hub) open(conn *tls.Conn, key identity.PublicKey, dialed string) (*Session, error) {
+	inbound := dialed == ""
 	s := &Session{
-		hub: h, peer: key, inbound: inbound, opened: time.Now(),
+		hub: h, peer: key, inbound: inbound, dialed: dialed, opened: time.Now(),
 		remote: addrPort(conn.RemoteAddr()), local: addrPort(conn.LocalAddr()),
 	}
 	s.ctx, s.cancel = context.WithCancel(h.ctx)

@@ -107,7 +107,7 @@ func (h *Hub) accept(c net.Conn, source netip.Addr, network netip.Prefix) {
 		h.refuseFrom(source, refusal, err)
 		_ = c.Close()
 	default:
-		_, err := h.open(conn, key, true)
+		_, err := h.open(conn, key, "")
 		if err == nil {
 			return
 		}

@@ -34,6 +34,7 @@ type Session struct {
 	peer    identity.PublicKey
 	remote  netip.AddrPort
 	local   netip.AddrPort
+	dialed  string // endpoint as given, empty of an inbound one
 	inbound bool
 	opened  time.Time
 	mux     *yamux.Session
@@ -55,6 +56,9 @@ func (s *Session) Peer() identity.PublicKey { return s.peer }
 
 // RemoteAddr returns the other end's address, unmapped; of an inbound session it is the source.
 func (s *Session) RemoteAddr() netip.AddrPort { return s.remote }
+
+// Dialed returns the endpoint at which the peer was dialled, as it was given; empty of an inbound session.
+func (s *Session) Dialed() string { return s.dialed }
 
 // LocalAddr returns this end's address, unmapped: the address by which the peer is reached.
 func (s *Session) LocalAddr() netip.AddrPort { return s.local }

@@ -30,7 +30,7 @@ type voterDials struct {
 func (d *voterDials) reached(key identity.PublicKey, endpoint string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.at[key] == endpoint {
+	if endpoint == "" || d.at[key] == endpoint {
 		return false
 	}
 	if d.at == nil {

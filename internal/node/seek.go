@@ -133,7 +133,7 @@ func (n *Node) closeAsk() {
 func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 	first, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
-	s, endpoint, err := n.dialTarget(first, a.Target)
+	s, err := n.dialTarget(first, a.Target)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 		return err
 	}
 	defer done()
-	n.voterDials.reached(s.Peer(), endpoint) // before an approval, which remembers it
+	n.voterDials.reached(s.Peer(), s.Dialed()) // before an approval, which remembers it
 	outcome, err := n.readAnswers(a, ask, answer, next)
 	keep = outcome == wire.OutcomeApproved
 	return err
@@ -183,14 +183,14 @@ func (n *Node) runAsk(ctx context.Context, a formation.Action) error {
 
 // dialTarget opens a session with the machine that is asked. One on which an approval came that could not be taken yet is
 // gone on with: to its leader this machine is a member by now, and a second session of one member is a copy's.
-func (n *Node) dialTarget(ctx context.Context, t *formation.Target) (s *netio.Session, endpoint string, err error) {
+func (n *Node) dialTarget(ctx context.Context, t *formation.Target) (s *netio.Session, err error) {
 	if s := n.approvedOn.Swap(nil); s != nil {
 		if s.Err() == nil && slices.Contains(t.Keys, s.Peer()) {
-			return s, s.RemoteAddr().String(), nil
+			return s, nil
 		}
 		s.Close(errReleased)
 	}
-	for _, endpoint = range []string{t.Endpoint, t.Fallback} {
+	for _, endpoint := range []string{t.Endpoint, t.Fallback} {
 		if endpoint == "" {
 			continue
 		}
@@ -198,10 +198,10 @@ func (n *Node) dialTarget(ctx context.Context, t *formation.Target) (s *netio.Se
 		s, err = n.hub.Dial(dial, endpoint, nil)
 		cancel()
 		if err == nil {
-			return s, endpoint, nil
+			return s, nil
 		}
 	}
-	return nil, "", err
+	return nil, err
 }
 
 // nextAsk goes on from the last ask of the same fleet, whose challenge refreshes the row.

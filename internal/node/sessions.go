@@ -107,7 +107,7 @@ func (n *Node) memberSession(ctx context.Context, m fleet.Member, endpoints []st
 		s, err := n.hub.Connect(dial, e, m.Key, n.hello)
 		cancel()
 		if err == nil {
-			if n.voterDials.reached(m.Key, e) {
+			if d := s.Dialed(); d != "" && n.voterDials.reached(m.Key, d) { // another goroutine may have dialled it
 				n.post(n.remember)
 			}
 			return s, nil
