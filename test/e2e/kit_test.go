@@ -138,7 +138,7 @@ func refusedSessions(reason netio.Refusal) string {
 // id is the node's id, as it prints it.
 func (n *node) id() string {
 	n.t.Helper()
-	r, _, err := statedir.Peek(n.dir)
+	r, _, err := statedir.Peek(n.state())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func (n *node) id() string {
 // key is the node's own key, out of its state directory.
 func (n *node) key() identity.PrivateKey {
 	n.t.Helper()
-	_, k, err := statedir.PeekKey(n.dir, statedir.Options{})
+	_, k, err := statedir.PeekKey(n.state(), statedir.Options{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -238,9 +238,9 @@ func (n *node) ends() int {
 
 // archived are the stores that the node put away, as paths below archive/.
 func (n *node) archived() []string {
-	got, _ := filepath.Glob(filepath.Join(n.dir, statedir.ArchiveDir, "*", "*"))
+	got, _ := filepath.Glob(filepath.Join(n.state(), statedir.ArchiveDir, "*", "*"))
 	for i := range got {
-		got[i], _ = filepath.Rel(filepath.Join(n.dir, statedir.ArchiveDir), got[i])
+		got[i], _ = filepath.Rel(filepath.Join(n.state(), statedir.ArchiveDir), got[i])
 	}
 	return got
 }

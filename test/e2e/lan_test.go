@@ -180,6 +180,23 @@ type node struct {
 	log  *logFile
 	cmd  *exec.Cmd
 	done chan struct{}
+	disk *disk // of the state directory; nil: the host's own
+}
+
+// inside is a command that runs args where the node runs.
+func (n *node) inside(args ...string) *exec.Cmd {
+	if n.disk != nil {
+		return n.disk.inside(args...)
+	}
+	return exec.Command("ip", append([]string{"netns", "exec", n.host.ns}, args...)...)
+}
+
+// state is the node's state directory as this process sees it.
+func (n *node) state() string {
+	if n.disk != nil {
+		return n.disk.outside(n.dir)
+	}
+	return n.dir
 }
 
 // logFile keeps what a process printed.
@@ -229,12 +246,12 @@ func (h *host) start(t *testing.T, name string, args ...string) *node {
 // start runs the process, without waiting for it to serve.
 func (n *node) start() {
 	n.t.Helper()
-	args := []string{"netns", "exec", n.host.ns, binary, "--state-dir=" + n.dir, "--name=" + n.name}
+	args := []string{binary, "--state-dir=" + n.dir, "--name=" + n.name}
 	if !slices.ContainsFunc(n.args, func(a string) bool { return strings.HasPrefix(a, "--admin-listen=") }) {
 		args = append(args, "--admin-listen=")
 	}
 	args = append(args, n.args...)
-	n.cmd = exec.Command("ip", args...)
+	n.cmd = n.inside(args...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	n.done = make(chan struct{})
 	if err := n.cmd.Start(); err != nil {
@@ -249,7 +266,7 @@ func (n *node) kill() {
 	if n.cmd == nil || n.cmd.Process == nil {
 		return
 	}
-	n.cmd.Process.Kill() // ip execs the binary, so this is its pid
+	n.cmd.Process.Kill() // what enters the namespace execs the binary, so this is its pid
 	<-n.done
 }
 
@@ -265,11 +282,10 @@ func (n *node) stop() {
 
 // verb runs a verb of pace-node towards this node and returns what it printed.
 func (n *node) verb(args ...string) (string, error) {
-	args = append([]string{"netns", "exec", n.host.ns, binary, "--state-dir=" + n.dir}, args...)
-	out, err := exec.Command("ip", args...).Output()
+	out, err := n.inside(append([]string{binary, "--state-dir=" + n.dir}, args...)...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return string(out), fmt.Errorf("%s: %w: %s%s", strings.Join(args[4:], " "), err, out, exit.Stderr)
+		return string(out), fmt.Errorf("%s: %w: %s%s", strings.Join(args, " "), err, out, exit.Stderr)
 	}
 	return string(out), err
 }
@@ -285,8 +301,7 @@ func (n *node) must(args ...string) string {
 
 // pacectl runs the operator's tool towards this node.
 func (n *node) pacectl(args ...string) (string, error) {
-	args = append([]string{"netns", "exec", n.host.ns, filepath.Join(filepath.Dir(binary), "pacectl"), "--state-dir=" + n.dir}, args...)
-	out, err := exec.Command("ip", args...).CombinedOutput()
+	out, err := n.inside(append([]string{filepath.Join(filepath.Dir(binary), "pacectl"), "--state-dir=" + n.dir}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
