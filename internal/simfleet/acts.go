@@ -24,16 +24,21 @@ const (
 	ActDiskFree Act = "disk-free"
 )
 
-// Acts of people.
+// Acts of people, at the leader of the fleet that the machine is in or asks. Whom they are about is a name, or #n: the n-th,
+// counted round, of those that it may be about.
 const (
-	ActApprove   Act = "approve"    // this machine, where it waits
-	ActReject    Act = "reject"     // the same
-	ActGiveUp    Act = "give-up"    // this machine's ask
-	ActWindow    Act = "window"     // on this machine's leader: window m03 10m
-	ActWindowOff Act = "window-off" // the same
-	ActAwait     Act = "await"      // pre-approve on this machine's leader: await m03 m07
-	ActForget    Act = "forget"     // on this machine's leader: forget m03 m07
-	ActSet       Act = "set"        // on this machine's leader: set m03 enrollment.per-source=6
+	ActApprove     Act = "approve" // one that waits: approve m03 #2
+	ActReject      Act = "reject"  // the same
+	ActGiveUp      Act = "give-up" // this machine's own ask
+	ActWindow      Act = "window"  // window m03 10m
+	ActWindowOff   Act = "window-off"
+	ActAwait       Act = "await"       // one that is no member: await m03 m07
+	ActForget      Act = "forget"      // another member: forget m03 #1
+	ActSet         Act = "set"         // set m03 enrollment.per-source=6
+	ActPause       Act = "pause"       // the queue, or resume
+	ActReprovision Act = "reprovision" // a member: reprovision m03 #1
+	ActRetry       Act = "retry"       // one that the queue knows: retry m03 #0
+	ActDrop        Act = "drop"        // the same
 )
 
 // ActRow is one row of the table of acts.
@@ -55,8 +60,8 @@ var Acts = []ActRow{
 	{ActClock, 4, (*drawing).skew, doClock},
 	{ActDiskFull, 3, (*drawing).one, func(_ *World, h *host, _ string) { h.full = true }},
 	{ActDiskFree, 9, (*drawing).one, func(_ *World, h *host, _ string) { h.full = false }},
-	{ActApprove, 40, (*drawing).one, func(w *World, h *host, _ string) { w.approve(h) }},
-	{ActReject, 3, (*drawing).one, func(w *World, h *host, _ string) { w.reject(h) }},
+	{ActApprove, 40, (*drawing).pick1, doApprove},
+	{ActReject, 3, (*drawing).pick1, doReject},
 	{ActGiveUp, 2, (*drawing).one, func(_ *World, h *host, _ string) {
 		if p := h.proc; p != nil && p.form.Own().Mode == formation.Pending {
 			p.step(formation.Event{Kind: formation.EvGiveUpAsk})
@@ -66,9 +71,13 @@ var Acts = []ActRow{
 		return d.any(), d.between(time.Minute, 20*time.Minute).Truncate(time.Second).String()
 	}, doWindow},
 	{ActWindowOff, 3, (*drawing).one, doWindowOff},
-	{ActAwait, 8, (*drawing).pair, doAwait},
-	{ActForget, 8, (*drawing).pair, doForget},
+	{ActAwait, 8, (*drawing).pick1, doAwait},
+	{ActForget, 8, (*drawing).pick1, doForget},
 	{ActSet, 3, func(d *drawing) (int, string) { return d.any(), "enrollment.per-source=" + strconv.Itoa(1+d.IntN(9)) }, doSet},
+	{ActPause, 2, (*drawing).one, doPause},
+	{ActReprovision, 5, (*drawing).pick1, doReprovision},
+	{ActRetry, 4, (*drawing).pick1, func(w *World, h *host, arg string) { w.queueVerb(h, arg, (*work).retry) }},
+	{ActDrop, 2, (*drawing).pick1, func(w *World, h *host, arg string) { w.queueVerb(h, arg, (*work).dropOne) }},
 }
 
 func actRow(a Act) *ActRow {
@@ -114,10 +123,18 @@ func doClock(_ *World, h *host, arg string) {
 	}
 }
 
-// named is the machine that an argument names; nil for none.
-func (w *World) named(arg string) *host {
-	if n, err := machineOf(arg); err == nil && n < len(w.hosts) {
-		return w.hosts[n]
+// which is whom an argument names among those that an act may be about; nil for none.
+func (w *World) which(arg string, among []*host) *host {
+	if n, ok := strings.CutPrefix(arg, "#"); ok {
+		k, err := strconv.Atoi(n)
+		if err != nil || k < 0 || len(among) == 0 {
+			return nil
+		}
+		return among[k%len(among)]
 	}
-	return nil
+	n, err := machineOf(arg)
+	if err != nil || n >= len(w.hosts) {
+		return nil
+	}
+	return w.hosts[n]
 }

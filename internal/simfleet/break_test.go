@@ -22,6 +22,7 @@ var faults = []struct {
 	{"nobody is ever approved", RuleUnsettled, Breaks{Deaf: true}, nil},
 	{"an approval changes nothing", RuleUnsettled, Breaks{}, func() func() { return withoutTransition(formation.Pending, formation.Approved) }},
 	{"a learner leaves commands out", RuleDigest, Breaks{DropCommands: true}, nil},
+	{"a leader that lost its seat keeps its queue", RuleQueue, Breaks{KeepQueue: true}, nil},
 }
 
 func withTransition(from formation.Mode, on formation.Trigger, change func(*formation.Transition)) func() {

@@ -8,6 +8,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/wire"
 )
 
 // Rule is what must hold after every event, or at a story's end.
@@ -81,12 +82,11 @@ type Sight struct {
 
 // Checker knows what was asked of the machines, and judges what they show. The first rule that is broken is kept.
 type Checker struct {
-	fleets   map[string]*knownFleet
-	digests  map[position]seenDigest
-	leaders  map[termOf]string
-	last     map[string]*fleet.View // by machine
-	Err      *Violation
-	admitted int
+	fleets  map[string]*knownFleet
+	digests map[position]seenDigest
+	leaders map[termOf]string
+	last    map[string]*fleet.View // by machine
+	Err     *Violation
 }
 
 type position struct {
@@ -224,6 +224,21 @@ func (c *Checker) leads(who, cluster string, epoch, term uint64, id string) {
 	c.leaders[at] = id
 }
 
+// admitted counts the machines that people, or a window, let into a fleet.
+func (c *Checker) admitted() (n int) {
+	for _, f := range c.fleets {
+		n += len(f.allowed)
+	}
+	return n
+}
+
+// worked notes that a machine takes a step of a lease: whoever signed it led its fleet in that term.
+func (c *Checker) worked(at time.Duration, who string, l wire.LeaseClaims) {
+	if leader := c.leaders[termOf{l.Cluster, l.Epoch, l.Term}]; leader != l.Signer {
+		c.fail(RuleQueue, at, who, "it does a step for %s, which never led fleet %s in term %d", short(l.Signer), short(l.Cluster), l.Term)
+	}
+}
+
 // See judges what a machine shows.
 func (c *Checker) See(s Sight) {
 	f := c.fleet(s.Cluster)
@@ -276,7 +291,6 @@ func (c *Checker) seeRoster(s Sight, prev *fleet.View) {
 		if p := (pair{m.ID, m.Key}); p != f.founder && f.allowed[p] == "" {
 			c.fail(RuleUnasked, s.At, s.Who, "fleet %s holds %s (%s), which nobody approved", short(s.View.Cluster()), m.Name, short(m.ID))
 		}
-		c.admitted++
 	}
 }
 

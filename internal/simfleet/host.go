@@ -30,6 +30,7 @@ type host struct {
 	seeds   []formation.Seed
 	chance  chance
 	disk    disk
+	helper  bool   // it has something to provision others with
 	full    bool   // its disk takes nothing
 	trap    string // the point at which its process ends next
 	proc    *proc  // nil: down
@@ -122,6 +123,7 @@ func (h *host) kill(why string) {
 		return
 	}
 	h.proc, h.trap = nil, ""
+	h.w.sum.Killed++
 	if l := h.disk.log; h.w.breaks.LoseTail && l != nil {
 		l.entries = l.entries[:max(len(l.entries)-2, min(len(l.entries), 2))]
 	}

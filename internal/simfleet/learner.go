@@ -156,7 +156,6 @@ func (l *learner) follow(s *stream, voter fleet.Member) {
 	q := s.ends[s.other(p)]
 	key := p.key()
 	s.push(p, func() { q.serveFollow(s, l, key, req) })
-	p.work.sessionUp(q, s)
 }
 
 // leave ends the stream that is followed.
@@ -236,7 +235,7 @@ func (l *learner) heartbeat(s *stream, h wire.Heartbeat) {
 			if l.leaderID != h.LeaderID || l.leaderEndpoint != h.LeaderEndpoint {
 				l.leaderID, l.leaderEndpoint = h.LeaderID, h.LeaderEndpoint
 				p.speak()
-				p.work.tellStart()
+				p.work.target.tell()
 			}
 		} else if silent >= silenceLimit && len(l.voters()) > 1 {
 			l.leave("it hears no leader")

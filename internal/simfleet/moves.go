@@ -25,8 +25,7 @@ func (p *proc) move(a formation.Action) {
 	voter, learner := p.voter, p.learner
 	if tr.Rebuild {
 		p.voter, p.learner = nil, nil // from here on nothing is proposed to what is put away
-		p.work.lead(false)
-		p.stopAdmitting("")
+		p.leadership()
 	}
 	p.write("record", func() { p.h.disk.rec = rec }, func(err error) {
 		switch {

@@ -1,6 +1,7 @@
 package simfleet
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,31 +33,44 @@ func (p *proc) admits() bool {
 	return p != nil && p.leads() && p.form.Own().Mode != formation.Pending && !p.moving
 }
 
-// waitsAt is the leader in whose list a machine waits, and its row.
-func (w *World) waitsAt(h *host) (*proc, enroll.Row) {
-	p := h.proc
-	if p == nil || p.form.Own().Target == nil {
-		return nil, enroll.Row{}
+// admitterOf is the leader of the fleet that a machine is in, or of the one that it asks, if it admits machines; nil: none.
+func (w *World) admitterOf(h *host) *proc {
+	if p := w.leaderOf(h); p.admits() {
+		return p
 	}
-	at := w.hostAt(p.form.Own().Target.Endpoint)
-	if at == nil || !at.proc.admits() {
-		return nil, enroll.Row{}
-	}
-	for _, r := range at.proc.list.Rows(at.proc.now()) {
-		if r.ID == h.disk.id && r.Key == p.key() && r.Decision == enroll.Waiting {
-			return at.proc, r
+	if p := h.proc; p != nil && p.form.Own().Target != nil {
+		if at := w.hostAt(p.form.Own().Target.Endpoint); at != nil && at.proc.admits() {
+			return at.proc
 		}
 	}
-	return nil, enroll.Row{}
+	return nil
 }
 
-// approve is a person who compared the keys of a machine that waits.
-func (w *World) approve(h *host) {
-	p, row := w.waitsAt(h)
-	if p == nil || w.breaks.Deaf {
-		return
+// waiting is the row of a list that an argument names; false: none.
+func (w *World) waiting(p *proc, arg string) (row enroll.Row, ok bool) {
+	var rows []enroll.Row
+	var who []*host
+	for _, r := range p.list.Rows(p.now()) {
+		if h := w.hostAt(r.Endpoint); h != nil && r.Decision == enroll.Waiting {
+			rows, who = append(rows, r), append(who, h)
+		}
 	}
-	p.approveRow(row)
+	h := w.which(arg, who)
+	for i := range who {
+		if who[i] == h {
+			return rows[i], true
+		}
+	}
+	return row, false
+}
+
+// doApprove is a person who compared the keys of a machine that waits.
+func doApprove(w *World, h *host, arg string) {
+	if p := w.admitterOf(h); p != nil && !w.breaks.Deaf {
+		if row, ok := w.waiting(p, arg); ok {
+			p.approveRow(row)
+		}
+	}
 }
 
 func (p *proc) approveRow(row enroll.Row) {
@@ -86,9 +100,13 @@ func (p *proc) acked(res fleet.Result, what ackKind, id string, key identity.Pub
 	p.w.check.acked(v.Cluster(), v.Epoch(), res.Revision, what, id, key)
 }
 
-func (w *World) reject(h *host) {
-	p, row := w.waitsAt(h)
+func doReject(w *World, h *host, arg string) {
+	p := w.admitterOf(h)
 	if p == nil {
+		return
+	}
+	row, ok := w.waiting(p, arg)
+	if !ok {
 		return
 	}
 	key := row.Key
@@ -96,6 +114,7 @@ func (w *World) reject(h *host) {
 	if err != nil {
 		return
 	}
+	w.say(p.h, "is told to reject %s", row.Name)
 	for _, id := range ids {
 		for _, x := range append([]*waiter(nil), p.waiters[id]...) {
 			p.tell(x, p.answer(wire.OutcomeRejected, x, [32]byte{}, false), true)
@@ -104,9 +123,9 @@ func (w *World) reject(h *host) {
 }
 
 func doWindow(w *World, h *host, arg string) {
-	p := w.leaderOf(h)
+	p := w.admitterOf(h)
 	d, err := time.ParseDuration(arg)
-	if err != nil || !p.admits() {
+	if err != nil || p == nil {
 		return
 	}
 	p.propose(fleet.MarkEstablished("window of "+arg, p.key().String(), p.h.wall().Unix()), func(_ fleet.Result, err error) {
@@ -128,24 +147,30 @@ func doWindow(w *World, h *host, arg string) {
 }
 
 func doWindowOff(w *World, h *host, _ string) {
-	if p := w.leaderOf(h); p.admits() {
+	if p := w.admitterOf(h); p != nil {
 		p.list.Off(p.now())
 		w.check.windowEnds(p.view().Cluster(), p.h.name, w.now)
 	}
 }
 
-// decide asks the membership rules, and commits what they say.
-func (p *proc) decide(verb fleet.MembershipVerb, id string, key *identity.PublicKey, endpoint string, done func(fleet.Result, error)) fleet.Decision {
-	d := p.view().Decide(verb, id, key, endpoint, p.key().String(), p.h.wall().Unix())
-	if !d.Refused() && d.Commit {
-		p.propose(d.Command, done)
+// members are the machines of a roster, without this one.
+func (w *World) members(p *proc, inside bool) []*host {
+	var out []*host
+	for _, h := range w.hosts {
+		if _, member := p.view().Member(h.disk.id); h != p.h && h.disk.minted && member == inside {
+			out = append(out, h)
+		}
 	}
-	return d
+	return out
 }
 
 func doAwait(w *World, h *host, arg string) {
-	p, m := w.leaderOf(h), w.named(arg)
-	if !p.admits() || m == nil || !m.disk.minted {
+	p := w.admitterOf(h)
+	if p == nil {
+		return
+	}
+	m := w.which(arg, w.members(p, false))
+	if m == nil || !m.disk.minted {
 		return
 	}
 	id, key := m.disk.id, m.disk.key.Public()
@@ -163,8 +188,12 @@ func doAwait(w *World, h *host, arg string) {
 }
 
 func doForget(w *World, h *host, arg string) {
-	p, m := w.leaderOf(h), w.named(arg)
-	if p == nil || !p.leads() || m == nil || !m.disk.minted {
+	p := w.admitterOf(h)
+	if p == nil {
+		return
+	}
+	m := w.which(arg, w.members(p, true))
+	if m == nil || !m.disk.minted {
 		return
 	}
 	id := m.disk.id
@@ -188,7 +217,47 @@ func doForget(w *World, h *host, arg string) {
 
 func doSet(w *World, h *host, arg string) {
 	name, value, _ := strings.Cut(arg, "=")
-	if p := w.leaderOf(h); p.admits() && fleet.CheckSetting(name, value) == nil {
+	if p := w.admitterOf(h); p != nil && fleet.CheckSetting(name, value) == nil {
 		p.propose(fleet.Set(name, value, p.key().String(), p.h.wall().Unix()), func(fleet.Result, error) {})
+	}
+}
+
+func doPause(w *World, h *host, _ string) {
+	if p := w.admitterOf(h); p != nil {
+		value := strconv.FormatBool(!p.view().Switch(fleet.SettingProvisionPaused))
+		p.propose(fleet.Set(fleet.SettingProvisionPaused, value, p.key().String(), p.h.wall().Unix()), func(fleet.Result, error) {})
+	}
+}
+
+func doReprovision(w *World, h *host, arg string) {
+	p := w.admitterOf(h)
+	if p == nil || !p.work.led {
+		return
+	}
+	if m := w.which(arg, w.members(p, true)); m != nil {
+		if _, member := p.view().Member(m.disk.id); member {
+			p.work.q.Reprovision(p.now(), m.disk.id)
+			p.work.dispatch()
+		}
+	}
+}
+
+// queueVerb does something to a machine that the queue knows.
+func (w *World) queueVerb(h *host, arg string, verb func(k *work, id string)) {
+	p := w.admitterOf(h)
+	if p == nil || !p.work.led {
+		return
+	}
+	var known []*host
+	for _, e := range p.work.q.Entries() {
+		for _, m := range w.hosts {
+			if m.disk.id == e.ID {
+				known = append(known, m)
+			}
+		}
+	}
+	if m := w.which(arg, known); m != nil {
+		verb(p.work, m.disk.id)
+		p.work.dispatch()
 	}
 }

@@ -2,6 +2,7 @@ package simfleet
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,15 +17,8 @@ func (d *drawing) any() int { return d.IntN(d.machines) }
 
 func (d *drawing) one() (int, string) { return d.any(), "" }
 
-// pair draws two machines.
-func (d *drawing) pair() (int, string) {
-	a := d.any()
-	b := d.any()
-	for b == a && d.machines > 1 {
-		b = d.any()
-	}
-	return a, nameOf(b)
-}
+// pick1 draws a machine, and which of those that an act may be about there.
+func (d *drawing) pick1() (int, string) { return d.any(), "#" + strconv.Itoa(d.IntN(d.machines)) }
 
 // group draws a machine and some others.
 func (d *drawing) group() (int, string) {

@@ -123,7 +123,7 @@ func (p *proc) closeBody() {
 		l.close()
 	}
 	p.voter, p.learner = nil, nil
-	p.work.lead(false)
+	p.leadership()
 }
 
 var noView = fleet.New().View()

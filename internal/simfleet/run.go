@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
+	"pace-node/internal/queue"
 )
 
 // Times of the calm after a story.
@@ -20,11 +22,28 @@ const (
 // Outcome is how a story ended.
 type Outcome struct {
 	Story     *Story
-	Violation *Violation    // nil: every rule held
-	Virtual   time.Duration // how long it took in its own time
-	Events    uint64
-	Admitted  int
+	Violation *Violation // nil: every rule held
+	Sum       Sum
 	said      []string
+}
+
+// Sum is what happened in stories, in numbers.
+type Sum struct {
+	Virtual                                time.Duration // in their own time
+	Events                                 uint64
+	Admitted, Provisioned, Leaders, Killed int
+	Worst                                  time.Duration // until all was at rest
+}
+
+// Add adds another story's.
+func (s *Sum) Add(o Sum) {
+	s.Virtual += o.Virtual
+	s.Events += o.Events
+	s.Admitted += o.Admitted
+	s.Provisioned += o.Provisioned
+	s.Leaders += o.Leaders
+	s.Killed += o.Killed
+	s.Worst = max(s.Worst, o.Worst)
 }
 
 // Run tells a story to its end, then lets everything be at rest, and looks whether it is.
@@ -37,7 +56,8 @@ func Run(s *Story, breaks Breaks) *Outcome {
 	w.at(s.Span, w.beCalm)
 	w.until(s.Span + time.Millisecond)
 	w.rest()
-	return &Outcome{Story: s, Violation: w.check.Err, Virtual: w.now, Events: w.done, Admitted: w.check.admitted, said: w.said}
+	w.sum.Virtual, w.sum.Events, w.sum.Admitted, w.sum.Leaders, w.sum.Worst = w.now, w.done, w.check.admitted(), len(w.check.leaders), w.now-s.Span
+	return &Outcome{Story: s, Violation: w.check.Err, Sum: w.sum, said: w.said}
 }
 
 // until lets everything happen up to a moment, unless a rule is broken.
@@ -67,15 +87,7 @@ func (w *World) rest() {
 			w.check.fail(RuleUnsettled, w.now, "all", "%s", why)
 			return
 		}
-		for _, h := range w.hosts {
-			if p := h.proc; p.admits() && !w.breaks.Deaf {
-				for _, r := range p.list.Rows(p.now()) {
-					if r.Decision == enroll.Waiting {
-						p.approveRow(r)
-					}
-				}
-			}
-		}
+		w.tend()
 		w.until(w.now + calmLook)
 		if why = w.unrest(); why == "" {
 			quiet++
@@ -84,6 +96,26 @@ func (w *World) rest() {
 		}
 	}
 	w.rested()
+}
+
+// tend is people who look after their fleets: they approve who waits, and have tried again what was given up.
+func (w *World) tend() {
+	for _, h := range w.hosts {
+		p := h.proc
+		if !p.admits() || w.breaks.Deaf {
+			continue
+		}
+		for _, r := range p.list.Rows(p.now()) {
+			if r.Decision == enroll.Waiting {
+				p.approveRow(r)
+			}
+		}
+		for _, e := range p.work.q.Entries() {
+			if e.State == queue.StateParked {
+				p.work.q.Retry(p.now(), e.ID)
+			}
+		}
+	}
 }
 
 func (w *World) rested() {
@@ -134,6 +166,9 @@ func (w *World) restless(h *host) string {
 		return fmt.Sprintf("is at revision %d, its leader at %d", v.Revision(), lead.view().Revision())
 	case own.Mode == formation.Learner && p.learner.following == "":
 		return "follows nobody"
+	case lead.h.helper && p.work.target.wants() && !v.Switch(fleet.SettingProvisionPaused):
+		e, _ := lead.work.q.Entry(h.disk.id)
+		return fmt.Sprintf("waits to be provisioned (%s, paused by %d, last error %q)", e.State, lead.work.q.PausedBy(), e.LastError)
 	}
 	return ""
 }

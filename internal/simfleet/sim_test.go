@@ -32,7 +32,7 @@ func number(t *testing.T, name string, otherwise int) int {
 }
 
 // tellAll runs stories on every processor, and returns their sum and the first that failed.
-func tellAll(stories []*Story) (sum Outcome, failed *Outcome) {
+func tellAll(stories []*Story) (sum Sum, failed *Outcome) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	next := 0
@@ -49,9 +49,7 @@ func tellAll(stories []*Story) (sum Outcome, failed *Outcome) {
 				mu.Unlock()
 				o := Run(s, Breaks{})
 				mu.Lock()
-				sum.Virtual += o.Virtual
-				sum.Events += o.Events
-				sum.Admitted += o.Admitted
+				sum.Add(o.Sum)
 				if o.Violation != nil && (failed == nil || o.Story.Seed < failed.Story.Seed) {
 					failed = o
 				}
@@ -81,8 +79,8 @@ func TestSimModel(t *testing.T) {
 	}
 	began := time.Now()
 	sum, failed := tellAll(stories)
-	t.Logf("%d seeds, %.1f virtual hours, %d steps, %d events, %d admissions seen, in %s", len(stories), sum.Virtual.Hours(), steps, sum.Events, sum.Admitted,
-		time.Since(began).Round(time.Millisecond))
+	t.Logf("%d seeds, %.1f virtual hours, %d steps, %d events: %d machines let in, %d provisioned, %d terms led, %d processes killed; at rest at most %s after the last step; in %s",
+		len(stories), sum.Virtual.Hours(), steps, sum.Events, sum.Admitted, sum.Provisioned, sum.Leaders, sum.Killed, sum.Worst.Round(time.Second), time.Since(began).Round(time.Millisecond))
 	if failed != nil {
 		t.Fatal(report(failed, Breaks{}))
 	}

@@ -16,7 +16,7 @@ type Breaks struct {
 	KeepStores   bool // a machine that joins keeps its own fleet's store open
 	DropCommands bool // a learner leaves some commands out
 	Deaf         bool // an approval never reaches who waits
-	WorkTwice    bool // a worker takes a machine that another one has
+	KeepQueue    bool // a leader that lost its seat keeps its queue
 }
 
 // World is a story being told.
@@ -35,6 +35,7 @@ type World struct {
 	breaks   Breaks
 	said     []string
 	calm     bool
+	sum      Sum
 }
 
 // New lays the machines of a story out: which segment each is on, whom it is told of, how its clock is set.
@@ -64,6 +65,7 @@ func (w *World) furnish(h *host) {
 		}
 		h.seeds = append(h.seeds, formation.Seed{Endpoint: endpoint, Origin: formation.OriginSeed})
 	}
+	h.helper = !w.layout.one(4)
 	switch w.layout.IntN(8) {
 	case 0:
 		h.skew = w.layout.between(-10*time.Minute, 10*time.Minute)
