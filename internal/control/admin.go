@@ -55,7 +55,6 @@ func (s *Server) ServeAdmin(l net.Listener) error {
 		}
 		quiet.add(s.ctx, conn)
 		go func() {
-			defer s.wait.Done()
 			defer quiet.drop(conn)
 			s.serve(s.ctx, Peer{Local: true}, conn, func(ctx context.Context) (func(), *fault) {
 				quiet.drop(conn)

@@ -31,10 +31,12 @@ type Backend interface {
 	// EnrollControl answers list with the JSON of EnrollList, every other
 	// operation with the JSON of Done.
 	EnrollControl(ctx context.Context, p Peer, c wire.EnrollControl) ([]byte, error)
-	// Follow pushes encoded wire push payloads until ctx or the following ends. An
-	// error before the first push is the answer; one after it ends the stream as
-	// an error frame.
-	Follow(ctx context.Context, p Peer, r wire.FollowRequest, push func([]byte) error) error
+	// Follow judges a Follow; its error is the answer. serve then pushes encoded
+	// wire push payloads until ctx or the following ends; an error before its
+	// first push is the answer as well, one after it ends the stream as an error
+	// frame. It is called with a shallow stack, where nothing else is kept: a
+	// voter holds one for each learner.
+	Follow(ctx context.Context, p Peer, r wire.FollowRequest) (serve func(push func([]byte) error) error, err error)
 	Announce(ctx context.Context, p Peer, a wire.Announce) error
 	StartupEvent(ctx context.Context, p Peer, e wire.StartupEvent) (wire.StartupEventAnswer, error)
 	Query(ctx context.Context, p Peer) (wire.QueryAnswer, error)

@@ -79,14 +79,16 @@ func (f *fakeNode) EnrollControl(_ context.Context, _ Peer, c wire.EnrollControl
 	return EncodeDocument(Done{V: 1, Said: c.Op.String()})
 }
 
-func (f *fakeNode) Follow(ctx context.Context, _ Peer, r wire.FollowRequest, push func([]byte) error) error {
+func (f *fakeNode) Follow(ctx context.Context, _ Peer, r wire.FollowRequest) (func(func([]byte) error) error, error) {
 	if err := f.saw("Follow"); err != nil {
-		return err
+		return nil, err
 	}
-	if f.follow == nil {
-		return nil
-	}
-	return f.follow(ctx, push)
+	return func(push func([]byte) error) error {
+		if f.follow == nil {
+			return nil
+		}
+		return f.follow(ctx, push)
+	}, nil
 }
 
 func (f *fakeNode) Announce(_ context.Context, _ Peer, a wire.Announce) error {

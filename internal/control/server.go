@@ -49,6 +49,8 @@ var (
 	ErrNotSocket = errors.New("it is not a socket; move it away, the node makes its own")
 	// ErrSocketOwner: the administrators' socket belongs to another account.
 	ErrSocketOwner = errors.New("it belongs to an account that is neither root, the service's nor yours; nothing was sent to it")
+
+	errGone = errors.New("the asker has gone")
 )
 
 // ServerConfig is what a Server needs.
@@ -133,58 +135,111 @@ func (s *Server) firstTime(session any, v wire.Verb) bool {
 }
 
 // ServeStream reads one request from the stream, judges who may ask it, answers,
-// and closes the stream. It returns when the stream has ended.
+// and closes the stream. It returns when the stream has ended; where the verb
+// lasts and the stream has a method Then(func()), it leaves the rest to that.
 func (s *Server) ServeStream(ctx context.Context, p Peer, stream net.Conn) {
 	if !s.enter() {
 		stream.Close()
 		return
 	}
-	defer s.wait.Done()
 	s.serve(ctx, p, stream, nil)
 }
 
-// serve serves one stream. turn, which may be nil, is called when the request has
-// been read, and says when it may be carried out; done ends that.
-func (s *Server) serve(ctx context.Context, p Peer, stream net.Conn, turn func(context.Context) (done func(), refused *fault)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	defer context.AfterFunc(ctx, func() { stream.SetDeadline(time.Unix(1, 0)) })()
-	defer stream.Close()
+// turn says when a request that has been read may be carried out; done ends that.
+type turn func(context.Context) (done func(), refused *fault)
 
-	row, payload, refused := s.readRequest(ctx, p, stream)
-	out := &replier{ctx: ctx, stream: stream}
-	if refused == nil {
-		s.cfg.Metrics.Add("pace_requests_total", 1, row.Name)
-		// From here on the asker has nothing more to say: a byte or an end means that it has gone.
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			defer cancel()
-			stream.SetReadDeadline(time.Time{})
-			if ctx.Err() != nil {
-				return
-			}
-			stream.Read(make([]byte, 1))
-		}()
-		defer func() { stream.Close(); <-gone }()
-		if turn != nil {
-			var done func()
-			if done, refused = turn(ctx); refused == nil {
-				defer done()
-			}
-		}
-		if refused == nil {
-			refused = s.dispatch(ctx, p, row, payload, out)
-		}
+// serve answers the one request of a stream. may, which may be nil, is called when the request has been read.
+func (s *Server) serve(ctx context.Context, p Peer, stream net.Conn, may turn) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(); stream.SetDeadline(time.Unix(1, 0)) })
+	end := func() {
+		stream.Close()
+		stop()
+		cancel()
+		s.wait.Done()
 	}
+	last := s.answerOne(ctx, cancel, &p, stream, may)
+	if last == nil {
+		end()
+		return
+	}
+	rest := func() { last(); end() }
+	if t, ok := stream.(interface{ Then(func()) }); ok {
+		t.Then(rest)
+		return
+	}
+	rest()
+}
+
+// answerOne reads and answers one request. It returns what is left to do where the verb lasts.
+func (s *Server) answerOne(ctx context.Context, cancel func(), p *Peer, stream net.Conn, may turn) (last func()) {
+	unwatch := context.AfterFunc(ctx, func() { stream.SetDeadline(time.Unix(1, 0)) })
+	defer unwatch()
+	row, payload, refused := s.readRequest(ctx, *p, stream)
+	out := &replier{ctx: ctx, stream: stream}
+	if refused != nil {
+		s.refuse(*p, row.Name, out, refused)
+		return nil
+	}
+	s.cfg.Metrics.Add("pace_requests_total", 1, row.Name)
+	if row.Verb == wire.VerbFollow {
+		return s.lasting(ctx, p, row, payload, out)
+	}
+	// From here on the asker has nothing more to say: a byte or an end means that it has gone.
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		defer cancel()
+		stream.SetReadDeadline(time.Time{})
+		if ctx.Err() != nil {
+			return
+		}
+		stream.Read(make([]byte, 1))
+	}()
+	defer func() { stream.Close(); <-gone }()
+	if may != nil {
+		done, refused := may(ctx)
+		if refused != nil {
+			s.refuse(*p, row.Name, out, refused)
+			return nil
+		}
+		defer done()
+	}
+	s.refuse(*p, row.Name, out, s.dispatch(ctx, *p, row, payload, out))
+	return nil
+}
+
+// lasting judges a verb that pushes for as long as the asker listens. Of a thousand such streams none has a goroutine to
+// read it: whether its asker has gone is looked at before a push.
+func (s *Server) lasting(ctx context.Context, p *Peer, row wire.VerbRow, payload []byte, out *replier) func() {
+	out.poll = true
+	if refused := s.dispatch(ctx, *p, row, payload, out); refused != nil {
+		s.refuse(*p, row.Name, out, refused)
+		return nil
+	}
+	if b, ok := out.stream.(interface{ Shrink() }); ok {
+		b.Shrink() // the request is read; nothing more comes
+	}
+	serve := out.last
+	return func() { s.ended(p, row.Name, out, serve(out.pushImplicit)) }
+}
+
+// ended answers why a verb that lasted is over.
+func (s *Server) ended(p *Peer, verb string, out *replier, err error) {
+	if err != nil && out.ctx.Err() == nil && !errors.Is(err, errGone) {
+		s.refuse(*p, verb, out, toFault(err))
+	}
+}
+
+// refuse answers with an error frame, unless there is nothing or nobody to tell.
+func (s *Server) refuse(p Peer, verb string, out *replier, refused *fault) {
 	if refused == nil || refused.silent() {
 		return
 	}
 	s.cfg.Metrics.Add("pace_requests_refused_total", 1, refused.Code.String())
-	s.cfg.Logger.Debug("request refused", "verb", row.Name, "peer", peerText(p), "reason", refused.Code.String(), "text", Sentence(refused.Text))
+	s.cfg.Logger.Debug("request refused", "verb", verb, "peer", peerText(p), "reason", refused.Code.String(), "text", Sentence(refused.Text))
 	if err := out.write(wire.StatusError, refused.Error.Append(nil)); err != nil {
-		s.cfg.Logger.Debug("answer not taken", "verb", row.Name, "peer", peerText(p), "error", err)
+		s.cfg.Logger.Debug("answer not taken", "verb", verb, "peer", peerText(p), "error", err)
 	}
 }
 
@@ -268,6 +323,32 @@ type replier struct {
 	mu      sync.Mutex
 	started bool
 	early   [][]byte
+	last    func(push func([]byte) error) error // what a verb that lasts does after it was let in
+	poll    bool                                // nobody reads the stream: look whether it has ended
+	polled  time.Time
+}
+
+// pollEvery is how often a stream that nobody reads is looked at: a few heartbeats' time.
+const pollEvery = 15 * time.Second
+
+// gone looks whether the asker has closed its side, without waiting.
+func (r *replier) gone(now time.Time) bool {
+	if !r.poll || now.Sub(r.polled) < pollEvery {
+		return false
+	}
+	r.polled = now
+	r.stream.SetReadDeadline(time.Unix(1, 0))
+	n, err := r.stream.Read(make([]byte, 1))
+	var timeout net.Error
+	return n > 0 || !errors.As(err, &timeout) || !timeout.Timeout()
+}
+
+// pushImplicit is push for a verb whose first answer is empty.
+func (r *replier) pushImplicit(payload []byte) error {
+	if r.gone(time.Now()) {
+		return errGone
+	}
+	return r.push(payload, true)
 }
 
 // earlyPushes is how many pushes may wait for the first answer: an approval and
@@ -481,10 +562,7 @@ func (s *Server) follow(ctx context.Context, p Peer, row wire.VerbRow, payload [
 	if err != nil {
 		return malformed(row, err)
 	}
-	err = s.cfg.Backend.Follow(ctx, p, r, func(b []byte) error { return out.push(b, true) })
-	if ctx.Err() != nil {
-		return &fault{}
-	}
+	out.last, err = s.cfg.Backend.Follow(ctx, p, r)
 	return toFault(err)
 }
 

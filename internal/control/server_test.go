@@ -3,7 +3,9 @@ package control
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -310,6 +312,37 @@ func TestFollowPushes(t *testing.T) {
 	wantError(t, status, b, wire.CodeBehind)
 }
 
+// TestFollowEndsWithItsStream: nobody reads the stream of a Follow, and that its asker has gone shows before a push.
+func TestFollowEndsWithItsStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pushed := make(chan error, 1)
+		node := &fakeNode{access: wire.AccessMember, follow: func(_ context.Context, push func([]byte) error) error {
+			for {
+				if err := push([]byte("one")); err != nil {
+					pushed <- err
+					return err
+				}
+				time.Sleep(time.Second)
+			}
+		}}
+		s := NewServer(ServerConfig{Backend: node})
+		defer s.Close()
+		conn := pipeTo(t, s, Peer{})
+		if status, _ := exchange(t, conn, wire.VerbFollow, []byte("{}")); status != wire.StatusOK {
+			t.Fatal(status)
+		}
+		for range 12 { // beyond two looks
+			if status, b := readReply(t, conn); status != wire.StatusPush || string(b) != "one" {
+				t.Fatalf("%d %q", status, b)
+			}
+		}
+		conn.Close()
+		if err := <-pushed; err == nil {
+			t.Fatal("it goes on")
+		}
+	})
+}
+
 // TestWorkEndsWithItsStream: what a leader asked for is told when the stream ends.
 func TestWorkEndsWithItsStream(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
@@ -441,5 +474,41 @@ func FuzzServe(f *testing.F) {
 		<-wrote
 		<-done
 		s.Close()
+	})
+}
+
+// halfOpen is a stream whose asker listens and says nothing, until it has closed its side.
+type halfOpen struct {
+	net.Conn
+	closed bool
+}
+
+func (h *halfOpen) Read([]byte) (int, error) {
+	if h.closed {
+		return 0, io.EOF
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (h *halfOpen) SetReadDeadline(time.Time) error  { return nil }
+func (h *halfOpen) SetWriteDeadline(time.Time) error { return nil }
+func (h *halfOpen) Write(b []byte) (int, error)      { return len(b), nil }
+
+// TestAskerHasGone: a stream that can still be written is looked at every few seconds, not at every push.
+func TestAskerHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &halfOpen{}
+		out := &replier{ctx: t.Context(), stream: conn, poll: true}
+		if err := out.pushImplicit([]byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		conn.closed = true
+		if err := out.pushImplicit([]byte("two")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pollEvery)
+		if err := out.pushImplicit([]byte("three")); !errors.Is(err, errGone) {
+			t.Fatal(err)
+		}
 	})
 }

@@ -214,27 +214,45 @@ func (s *Source) digestAt(v *fleet.View, revision uint64) (d [32]byte, known boo
 	return p.digest, p.digestKnown
 }
 
-// Serve answers one Follow: heartbeats, and snapshots or commands from where the learner is, until ctx ends, push fails,
-// or the learner is removed (then everything up to and including that entry was sent, and the error is nil). A refusal is
-// a *wire.Error and comes before anything is pushed, except where the fleet was recovered meanwhile. push is called by
-// this goroutine only, and must end when ctx does.
+// Serve answers one Follow: Begin and Follower.Run in one.
 func (s *Source) Serve(ctx context.Context, learner string, req wire.FollowRequest, push func([]byte) error) error {
-	if !s.enter() {
-		return ErrClosed
+	f, err := s.Begin(learner, req)
+	if err != nil {
+		return err
 	}
-	defer s.served.Done()
+	return f.Run(ctx, push)
+}
+
+// Begin judges one Follow; its error is a *wire.Error, or ErrClosed. Run must be called on what it returns. The two are
+// apart because Run lasts for as long as the machine follows: it is called with as little as can be on the stack, which a
+// voter pays for once a learner.
+func (s *Source) Begin(learner string, req wire.FollowRequest) (*Follower, error) {
+	if !s.enter() {
+		return nil, ErrClosed
+	}
 	v := s.cfg.State()
 	if e := s.judge(v, learner, req); e != nil {
-		return e
+		s.served.Done()
+		return nil, e
 	}
-	s.count(1, 0, 0)
-	defer s.count(-1, 0, 0)
-	f := follower{s: s, learner: learner, epoch: req.Epoch, at: req.Revision, push: push}
+	f := &Follower{s: s, learner: learner, epoch: req.Epoch, at: req.Revision}
 	if m, ok := v.Member(learner); ok {
 		f.key = m.Key
 	}
 	f.whole, f.seen = req.Revision == 0 || s.differs(v, req), v.Revision()
-	return f.serve(ctx)
+	return f, nil
+}
+
+// Run pushes heartbeats, and snapshots or commands from where the learner is, until ctx ends, push fails, or the learner is
+// removed (then everything up to and including that entry was sent, and the error is nil). A *wire.Error after the first
+// push says that the fleet was recovered meanwhile. push is called by this goroutine only, and must end when ctx does.
+func (f *Follower) Run(ctx context.Context, push func([]byte) error) error {
+	defer f.s.served.Done()
+	f.push = push
+	f.s.count(1, 0, 0)
+	err := f.serve(ctx)
+	f.s.count(-1, 0, 0)
+	return err
 }
 
 func (s *Source) enter() bool {
@@ -278,8 +296,8 @@ func (s *Source) differs(v *fleet.View, req wire.FollowRequest) bool {
 	return known && req.Digest != "" && req.Digest != hex.EncodeToString(d[:])
 }
 
-// follower is one Serve.
-type follower struct {
+// Follower is one Follow that was let in.
+type Follower struct {
 	s       *Source
 	learner string
 	key     identity.PublicKey
@@ -291,7 +309,7 @@ type follower struct {
 	push    func([]byte) error
 }
 
-func (f *follower) serve(ctx context.Context) error {
+func (f *Follower) serve(ctx context.Context) error {
 	_, _, _, f.beats, _ = f.s.after(f.at)
 	if err := f.heartbeat(); err != nil {
 		return err
@@ -343,7 +361,7 @@ func (f *follower) serve(ctx context.Context) error {
 }
 
 // bridge asks the log for what the ring does not hold.
-func (f *follower) bridge() ([]*pushed, bool) {
+func (f *Follower) bridge() ([]*pushed, bool) {
 	if f.s.cfg.Since == nil {
 		return nil, false
 	}
@@ -359,7 +377,7 @@ func (f *follower) bridge() ([]*pushed, bool) {
 }
 
 // command pushes one entry; done says that it was the learner's last.
-func (f *follower) command(p *pushed) (done bool, err error) {
+func (f *Follower) command(p *pushed) (done bool, err error) {
 	if p.epoch != f.epoch {
 		return true, recovered(p.epoch)
 	}
@@ -384,7 +402,7 @@ func (f *follower) command(p *pushed) (done bool, err error) {
 	return false, nil
 }
 
-func (f *follower) heartbeat() error {
+func (f *Follower) heartbeat() error {
 	v := f.s.cfg.State()
 	if v.Epoch() != f.epoch {
 		return recovered(v.Epoch())
@@ -396,7 +414,7 @@ func (f *follower) heartbeat() error {
 }
 
 // snapshot pushes the whole state in numbered chunks, and goes on from its revision.
-func (f *follower) snapshot() error {
+func (f *Follower) snapshot() error {
 	v := f.s.cfg.State()
 	if v.Epoch() != f.epoch {
 		return recovered(v.Epoch())

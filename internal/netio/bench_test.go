@@ -65,7 +65,7 @@ func TestSessionMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes memory of its own")
 	}
-	const most = 56 << 10 // measured 38 KiB: 14 of stacks, 4 of the library's read buffer, the rest TLS and bookkeeping
+	const most = 44 << 10 // measured 34 KiB: 12 of stacks, 4 of the library's read buffer, the rest TLS and bookkeeping
 	if bytes, goroutines := sessionCost(t, 200); bytes > most {
 		t.Errorf("%d bytes and %d goroutines a session, at most %d bytes", bytes, goroutines, most)
 	}

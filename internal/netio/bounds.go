@@ -36,17 +36,23 @@ const (
 	// knownSweep is how often inbound sessions are asked whether their key is still known.
 	knownSweep = 10 * time.Second
 
-	// keepAlive is how often a session is pinged, and pingTimeout how long an answer, or a stuck write, may take.
+	// keepAlive is how often the end that dialed pings a session, and pingTimeout how long an answer, or a stuck write, may
+	// take. The other end looks every listenSweep for sessions of which nothing was heard for silentAfter, and pings them.
 	keepAlive   = 10 * time.Second
+	silentAfter = 12 * time.Second
+	listenSweep = 5 * time.Second
 	pingTimeout = 10 * time.Second
 	// streamOpenTimeout: a peer that does not accept a stream within this has hung; its session is closed.
 	streamOpenTimeout = 30 * time.Second
 	// streamCloseTimeout: a stream closed on this side only is dropped after this.
 	streamCloseTimeout = 30 * time.Second
 	// streamBacklog is how many streams may wait for the other end; a member has a handful.
-	streamBacklog = 64
+	streamBacklog = 16
 	// streamWindow is the receive window of a stream, in bytes: the least that yamux allows.
 	streamWindow = 256 << 10
+	// maxPiece is the most that is handed to the session library at once, in bytes: it keeps a buffer of the largest piece
+	// that it ever wrote for as long as the session lives, and every learner is sent a snapshot once.
+	maxPiece = 1 << 10
 	// maxPeerStreams bounds the streams that a member has open at once, maxStrangerStreams those of anybody else.
 	maxPeerStreams     = 64
 	maxStrangerStreams = 4

@@ -21,7 +21,8 @@ import (
 // Handler is what the node gives to a hub.
 type Handler interface {
 	// ServeStream serves one stream that the peer opened and on which a request's header has come, on its own goroutine;
-	// the hub closes the stream afterwards. ctx ends with the session.
+	// the hub closes the stream afterwards. ctx ends with the session. What lasts may be left to the stream's method
+	// Then(func()), which the hub calls when ServeStream has returned.
 	ServeStream(ctx context.Context, s *Session, stream net.Conn)
 	// SessionOpened is called before the session's first stream is served, SessionClosed once after it ended; handlers
 	// may still be running then, with their context ended. Neither may block or close the hub.
@@ -301,10 +302,11 @@ func (h *Hub) open(conn *tls.Conn, key identity.PublicKey, dialed string) (*Sess
 	}
 	s.ctx, s.cancel = context.WithCancel(h.ctx)
 	g := &gate{
-		Conn: conn, since: s.opened,
+		Conn: conn, since: s.opened, born: s.opened,
 		trusted: func() bool { return !inbound || h.cfg.Admission.member(key) },
 		refuse:  func() { h.refuse(s, RefuseFlood); s.fail(ErrFlood) },
 	}
+	s.gate = g
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -323,9 +325,9 @@ func (h *Hub) open(conn *tls.Conn, key identity.PublicKey, dialed string) (*Sess
 	var err error
 	if inbound {
 		g.parity = 1
-		s.mux, err = yamux.Server(g, muxConfig(h.noise))
+		s.mux, err = yamux.Server(g, muxConfig(h.noise, false))
 	} else {
-		s.mux, err = yamux.Client(g, muxConfig(h.noise))
+		s.mux, err = yamux.Client(g, muxConfig(h.noise, true))
 	}
 	if err != nil {
 		h.admission.Gone(s.id)
@@ -375,6 +377,9 @@ func (h *Hub) serve(s *Session) {
 				return
 			}
 			h.cfg.Handler.ServeStream(s.ctx, s, t)
+			if t.then != nil {
+				t.then()
+			}
 		}()
 	}
 	s.cancel()

@@ -136,8 +136,8 @@ func (h *Hub) linger(conn *tls.Conn, r Refusal) {
 		h.lingering--
 		h.mu.Unlock()
 	}()
-	g := &gate{Conn: conn, since: time.Now(), parity: 1, trusted: func() bool { return false }, refuse: func() {}}
-	mux, err := yamux.Server(g, muxConfig(h.noise))
+	g := &gate{Conn: conn, since: time.Now(), born: time.Now(), parity: 1, trusted: func() bool { return false }, refuse: func() {}}
+	mux, err := yamux.Server(g, muxConfig(h.noise, false))
 	if err != nil {
 		return
 	}
@@ -209,6 +209,7 @@ func (h *Hub) janitor() {
 	timer := time.NewTimer(knownSweep)
 	defer timer.Stop()
 	swept := time.Now()
+	listened := swept
 	for {
 		now := time.Now()
 		h.mu.Lock()
@@ -220,6 +221,15 @@ func (h *Hub) janitor() {
 				}
 			}
 		}
+		var silent []*Session
+		if now.Sub(listened) >= listenSweep {
+			listened = now
+			for _, s := range h.sessions {
+				if s.inbound && s.gate.silent(now) >= silentAfter {
+					silent = append(silent, s)
+				}
+			}
+		}
 		due := h.admission.Due(now)
 		closing := make(map[*Session]Refusal, len(due))
 		for _, d := range due {
@@ -228,6 +238,9 @@ func (h *Hub) janitor() {
 			}
 		}
 		next := swept.Add(knownSweep)
+		if at := listened.Add(listenSweep); at.Before(next) {
+			next = at
+		}
 		if at, ok := h.admission.Next(); ok && at.Before(next) {
 			next = at
 		}
@@ -241,6 +254,9 @@ func (h *Hub) janitor() {
 			}
 			s.Close(reason)
 		}
+		for _, s := range silent {
+			h.goes(func() { h.listen(s) })
+		}
 		var alarm <-chan time.Time
 		if !idle {
 			timer.Reset(max(next.Sub(now), time.Millisecond))
@@ -252,6 +268,17 @@ func (h *Hub) janitor() {
 		case <-h.ctx.Done():
 			return
 		}
+	}
+}
+
+// listen asks a session that has fallen silent for a sign of life, and ends one that gives none.
+func (h *Hub) listen(s *Session) {
+	if !s.listening.CompareAndSwap(false, true) {
+		return
+	}
+	defer s.listening.Store(false)
+	if _, err := s.mux.Ping(); err != nil && s.ctx.Err() == nil {
+		s.Close(errNoKeepAlive)
 	}
 }
 

@@ -38,12 +38,14 @@ type Session struct {
 	inbound bool
 	opened  time.Time
 	mux     *yamux.Session
+	gate    *gate
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 
-	use     atomic.Uint32 // sessionUse
-	streams atomic.Int32  // of the peer, being served
-	once    atomic.Uint32 // requests of the verb that is answered once a connection, FleetSummary
+	use       atomic.Uint32 // sessionUse
+	listening atomic.Bool   // it fell silent and is asked for a sign of life
+	streams   atomic.Int32  // of the peer, being served
+	once      atomic.Uint32 // requests of the verb that is answered once a connection, FleetSummary
 
 	mu     sync.Mutex
 	reason error
@@ -215,7 +217,12 @@ type sessionStream struct {
 	ahead   []byte // the request's header, read before the handler was called
 	begun   atomic.Bool
 	asked   bool // admission counts a request that is to be answered
+	then    func()
 }
+
+// Then has the hub call f when ServeStream has returned, before it closes the stream: what lasts as long as a session is
+// run there with nothing of the handler left on its stack.
+func (t *sessionStream) Then(f func()) { t.then = f }
 
 // RemoteAddr implements net.Conn with the session's address.
 func (t *sessionStream) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(t.session.remote) }
@@ -238,11 +245,18 @@ func (t *sessionStream) Write(b []byte) (int, error) {
 	if !t.theirs && len(b) >= wire.RequestHeaderSize && t.begun.CompareAndSwap(false, true) {
 		t.session.note(wire.Verb(b[2]))
 	}
-	n, err := t.Stream.Write(b)
+	total := 0
+	var err error
+	for err == nil && total < len(b) {
+		// The library keeps room for the largest piece that it ever wrote, a session long.
+		var n int
+		n, err = t.Stream.Write(b[total:min(len(b), total+maxPiece)])
+		total += n
+	}
 	if t.theirs {
 		t.settle()
 	}
-	return n, err
+	return total, err
 }
 
 // settle tells admission, once, that the peer's request was answered or given up.
@@ -314,11 +328,14 @@ func (l muxLog) Printf(format string, v ...any) {
 	}
 }
 
-// muxConfig is small, because a voter holds a session for each learner: about 38 KiB an end, by BenchmarkThousandSessions.
-func muxConfig(n *noise) *yamux.Config {
+// muxConfig is small, because a voter holds a session for each learner: about 34 KiB an end, by BenchmarkThousandSessions.
+//
+// The one that dialed keeps the session alive; of the other end's sessions one goroutine, the janitor, asks those that
+// have fallen silent.
+func muxConfig(n *noise, keepsAlive bool) *yamux.Config {
 	return &yamux.Config{
 		AcceptBacklog:          streamBacklog,
-		EnableKeepAlive:        true,
+		EnableKeepAlive:        keepsAlive,
 		KeepAliveInterval:      keepAlive,
 		ConnectionWriteTimeout: pingTimeout,
 		MaxStreamWindowSize:    streamWindow,
@@ -342,7 +359,9 @@ func muxEnd(err error) error {
 	case err == nil, errors.Is(err, yamux.ErrSessionShutdown):
 		return ErrClosed
 	case errors.Is(err, yamux.ErrKeepAliveTimeout):
-		return errors.New("the peer answered no keep-alive")
+		return errNoKeepAlive
 	}
 	return err
 }
+
+var errNoKeepAlive = errors.New("the peer answered no keep-alive")

@@ -82,25 +82,30 @@ func (n *Node) FleetSummary(_ context.Context, p control.Peer, nonce [32]byte) (
 }
 
 // Follow implements control.Backend.
-func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest, push func([]byte) error) error {
+func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest) (func(func([]byte) error) error, error) {
 	m, ok := n.view.Load().ByKey(p.Key)
 	if !ok {
-		return wire.NewError(wire.CodeNotMember, "", "")
+		return nil, wire.NewError(wire.CodeNotMember, "", "")
 	}
 	var b *body
 	if err := n.ask(ctx, func(time.Time) { b = n.body }); err != nil {
-		return err
+		return nil, err
 	}
 	if b == nil || b.source == nil {
-		return n.notLeader("only voters are followed")
+		return nil, n.notLeader("only voters are followed")
 	}
-	ended := make(chan struct{})
-	n.followers.Store(p.Session, ended)
-	defer func() {
+	f, err := b.source.Begin(m.ID, r)
+	if err != nil {
+		return nil, err
+	}
+	return func(push func([]byte) error) error {
+		ended := make(chan struct{})
+		n.followers.Store(p.Session, ended)
+		err := f.Run(ctx, push)
 		n.followers.CompareAndDelete(p.Session, ended)
 		close(ended)
-	}()
-	return b.source.Serve(ctx, m.ID, r, push)
+		return err
+	}, nil
 }
 
 // lastWordTime is what a forgotten machine that follows is given to be sent the entry that says so.

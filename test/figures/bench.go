@@ -54,10 +54,17 @@ func benchArgs(g group, quick bool) []string {
 	if g.time != "" {
 		each = g.time
 	}
+	if g.count > 0 {
+		count = g.count
+	}
 	if quick {
 		each, count = "1x", 1
 	}
-	return []string{"test", "-run", "^$", "-bench", "^(" + strings.Join(names, "|") + ")$", "-benchmem", "-benchtime", each, "-count", strconv.Itoa(count), g.pkg}
+	args := []string{"test", "-run", "^$", "-bench", "^(" + strings.Join(names, "|") + ")$", "-benchmem", "-benchtime", each, "-count", strconv.Itoa(count)}
+	if quick {
+		args = append(args, "-short")
+	}
+	return append(args, g.pkg)
 }
 
 // result is one line of a benchmark: its name without the number of processors, and its metrics.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"debug/elf"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"pace-node/internal/control"
+	"pace-node/internal/statedir"
+	"pace-node/internal/wire"
 )
 
 // binarySize is the size of the file; one with symbols in it is refused, for it is not what is shipped.
@@ -284,7 +287,62 @@ func powerOnce(ctx context.Context, m *measurer, figure, count int) error {
 			return err
 		}
 		m.add("power-100-rss", rss)
+		return l.commitToAll(ctx, m, founder)
 	}
+	return nil
+}
+
+// commitToAll makes a setting on the founder and waits until every learner has it. When each had is read off its file
+// afterwards, so that nothing is polled while it is measured.
+func (l *lab) commitToAll(ctx context.Context, m *measurer, founder *node) error {
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	req, err := json.Marshal(wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "8"})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	b, err := founder.admin().Call(ctx, wire.VerbCluster, req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", founder.name, err)
+	}
+	var done wire.ClusterAnswer
+	if err := json.Unmarshal(b, &done); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Second); err != nil {
+		return err
+	}
+	last := began
+	for _, n := range l.nodes {
+		if n == founder {
+			continue
+		}
+		for {
+			st, err := status[control.ClusterStatus](ctx, n, "cluster")
+			if err != nil {
+				return err
+			}
+			if st.View.Revision >= done.Revision {
+				break
+			}
+			if time.Since(began) > eventTimeout {
+				return fmt.Errorf("%s has revision %d of %d after %s", n.name, st.View.Revision, done.Revision, eventTimeout)
+			}
+			if err := pause(ctx, 50*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		fi, err := os.Stat(filepath.Join(n.dir, statedir.FollowDir, "log"))
+		if err != nil {
+			return err
+		}
+		if fi.ModTime().After(last) {
+			last = fi.ModTime()
+		}
+	}
+	m.add("power-100-commit", float64(last.Sub(began)))
 	return nil
 }
 

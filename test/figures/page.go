@@ -72,6 +72,9 @@ What begins and ends a figure:
 - *powered on together*: all processes are forked one after the other without waiting. When the fleet that wins the
   tie-break has heard all others ask (of a hundred: when its list of 64 is full; the others ask again), its window is armed. "approvals →
   all joined" begins there, "power on → all joined" at the first fork; both end when the last node has applied the fleet's state.
+- *→ the last node has it on its disk*: read off the files' times afterwards; a file system's clock ticks every 4 ms.
+- *a voter with learners*: learners of one other process, each with its own key over TLS, yamux and Follow frames; those of up
+  to 1,000 have fetched the whole state. Memory is the voter's heap and stacks after collections, CPU that of its process.
 - *idle*: ten seconds after the last event. CPU is the scheduler's account of all threads over 60 s.
 - Times inside a node are those of its own log lines, so that nothing is polled while it is measured.
 - The nodes' state is in the temporary folder of the machine's disk, with every fsync.

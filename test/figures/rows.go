@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -38,6 +39,7 @@ type group struct {
 	id, name string
 	pkg      string // of benchmarks
 	time     string // their -benchtime; empty: benchTime
+	count    int    // their -count; 0: benchCount
 	measure  func(context.Context, *measurer, group) error
 }
 
@@ -75,10 +77,11 @@ var groups = []group{
 	{id: "pair", name: "two nodes: ask, approval, provisioning", measure: pairs},
 	{id: "power", name: "many nodes powered on together", measure: powerOn},
 	{id: "idle", name: "idle nodes", measure: idle},
+	{id: "scale", name: "idle learners over loopback", pkg: "./internal/node", time: "1x", count: 1, measure: benchmarks},
 }
 
 // rows is the table of docs/figures.md, in its order.
-var rows = append(append([]row{
+var rows = slices.Concat([]row{
 	{id: "junk-magic", name: "refuse a junk datagram: wrong magic", group: "discovery", goal: 500, beside: "udp", bench: "BenchmarkRefuseJunk/magic"},
 	{id: "junk-version", name: "refuse a junk datagram: another version", group: "discovery", goal: 500, beside: "udp", bench: "BenchmarkRefuseJunk/version"},
 	{id: "junk-length", name: "refuse a junk datagram: wrong length", group: "discovery", goal: 500, beside: "udp", bench: "BenchmarkRefuseJunk/length"},
@@ -114,14 +117,40 @@ var rows = append(append([]row{
 	{id: "ask", name: "two idle nodes: start of the younger → it has asked", group: "pair", goal: ms(1200)},
 	{id: "join", name: "approval → learner with the state applied", group: "pair", goal: ms(500), beside: "fsync"},
 	{id: "provisioned", name: "→ provisioned by a trivial helper, after that", group: "pair", goal: ms(300), beside: "fork"},
-}, poweredRows()...), []row{
+}, poweredRows(), []row{
 	{id: "rss-solitary", name: "RSS, idle: a fleet of one", group: "idle", unit: bytes, goal: 25e6},
 	{id: "rss-founder", name: "RSS, idle: a founder with one learner", group: "idle", unit: bytes, goal: 25e6},
 	{id: "rss-learner", name: "RSS, idle: a learner", group: "idle", unit: bytes, goal: 25e6},
 	{id: "cpu-solitary", name: "CPU over 60 s, idle: a fleet of one", group: "idle", unit: percent, goal: 0.1},
 	{id: "cpu-founder", name: "CPU over 60 s, idle: a founder with one learner", group: "idle", unit: percent, goal: 0.1},
 	{id: "cpu-learner", name: "CPU over 60 s, idle: a learner", group: "idle", unit: percent, goal: 0.1},
-}...)
+	{id: "power-100-commit", name: "100 nodes: a setting is made on the founder → the last node has it on its disk", group: "power", goal: none, beside: "fsync", times: 100},
+}, learnerRows())
+
+// learners are the sizes of the fleets whose voter is watched; the goals are for the one of a thousand; no fleet has
+// more than four thousand machines.
+var learners = []struct {
+	count     int
+	cpu, heap float64 // percent of a core, bytes a learner
+	commit    float64
+}{
+	{100, none, none, none},
+	{300, none, none, none},
+	{1000, 5, 40e3, ms(200)},
+	{3999, none, none, none},
+}
+
+func learnerRows() []row {
+	var out []row
+	for _, l := range learners {
+		bench := fmt.Sprintf("BenchmarkLearners/%d", l.count)
+		out = append(out,
+			row{id: fmt.Sprintf("learners-%d-cpu", l.count), name: fmt.Sprintf("a voter with %d learners, idle: CPU over 20 s", l.count), group: "scale", unit: percent, goal: l.cpu, bench: bench, metric: "core-%"},
+			row{id: fmt.Sprintf("learners-%d-memory", l.count), name: "the same: heap and stacks a learner", group: "scale", unit: kilobytes, goal: l.heap, bench: bench, metric: "heap-B/learner"},
+			row{id: fmt.Sprintf("learners-%d-commit", l.count), name: "the same: a commit until the last has it, the slowest of five", group: "scale", goal: l.commit, beside: "tls", times: float64(l.count), bench: bench, metric: "ns/commit"})
+	}
+	return out
+}
 
 func poweredRows() []row {
 	var out []row
