@@ -64,6 +64,7 @@ var only = []struct{ Import, By, Why string }{
 	{"github.com/prometheus/client_golang/prometheus", "internal/control", "one table of metrics"},
 	{"github.com/spf13/pflag", "internal/config", "one table of options"},
 	{"go.yaml.in/yaml/v3", "internal/config", "one table of options"},
+	{"aead.dev/minisign", "internal/release", "one door to release signatures"},
 }
 
 // testsOnly are packages that the product never imports: the simulators, and what writes docs/schema.
