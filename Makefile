@@ -53,7 +53,7 @@ lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tid
 	printf '%s\n' 'linux: GOOS=linux' 'windows: GOOS=windows' 'darwin: GOOS=darwin' 'e2e: GOOS=linux -tags=e2e' \
 		'packages: GOOS=linux -tags=packages' 'crashpoints: GOOS=linux -tags=crashpoints' | $(STATICCHECK) -matrix ./...
 
-e2e: build/pace-node ## whole nodes as processes: in network namespaces (needs root; skipped by name without), and crashing at every point over loopback
+e2e: build/pace-node ## whole nodes as processes: in network namespaces (needs root, and dnsmasq; skipped by name without), and crashing at every point over loopback
 	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...
 
 # Built and then run: go run would make Ctrl-C, its proper end, an error.

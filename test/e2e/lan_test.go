@@ -341,6 +341,7 @@ type (
 			Name         string `json:"name"`
 			Role         string `json:"role"`
 			Provisioning string `json:"provisioning"`
+			HeardMS      *int64 `json:"heard_ms"`
 		} `json:"members"`
 	}
 	enrollDoc struct {
