@@ -31,7 +31,7 @@ var WordFlags = []WordFlag{
 		Help: "says what is so anyway: the helper is asked and nothing is configured"},
 	{Name: WordForce, Of: [][]string{{"fleet", "leave"}}, Why: "which goes without the fleet's word then",
 		Help: "go alone, without asking the fleet, which still lists this machine then"},
-	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}}, Why: "which asks for the fleet's id back",
+	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}}, Why: "which asks for the fleet's id back",
 		Help: "the fleet's id, given back without being asked for it: for scripts", Check: checkID},
 }
 

@@ -14,7 +14,7 @@ var wantWordFlags = map[string]struct {
 }{
 	"dry-run": {[]string{"queue run-helper"}, false},
 	"force":   {[]string{"fleet leave"}, false},
-	"yes":     {[]string{"fleet leave"}, true},
+	"yes":     {[]string{"fleet leave", "fleet recover", "fleet accept"}, true},
 }
 
 func checkWordFlags() error {

@@ -87,6 +87,10 @@ type Config struct {
 	Layer           Layer // closed by Close
 	Logger          *slog.Logger
 	Bootstrap       *Bootstrap // nil: the store was founded before, and one that is missing is refused
+	// Epoch, where not 0, is the recovery epoch that a store which was built by a recovery is to be in: if it is not yet, its
+	// first entry begins it, by the key whose text is RecoveredBy, before Open returns.
+	Epoch       uint64
+	RecoveredBy string
 	// OnApply is called on the applier's goroutine for every applied command, in order, before Apply returns; it must not
 	// block. A start replays what no snapshot holds, and that is told too.
 	OnApply func(Entry)
@@ -213,7 +217,7 @@ func (c *Consensus) settle(ctx context.Context) error {
 		return err
 	}
 	if c.View().Revision() > 0 {
-		return nil
+		return c.recoverEntry(ctx)
 	}
 	if c.cfg.Bootstrap == nil {
 		return fmt.Errorf("the consensus store in %s holds no founding entry and nothing says how to found it", c.cfg.Dir)

@@ -178,6 +178,23 @@ type ConditionStatus struct {
 	SinceMS  int64  `json:"since_ms"`
 }
 
+// RecoverPreview is the answer of Status "recover", to this machine's own administrators: what a recovery would do here.
+type RecoverPreview struct {
+	V       int            `json:"v"`
+	Cluster string         `json:"cluster"`
+	Epoch   uint64         `json:"epoch"` // the recovery epoch that it would begin
+	View    View           `json:"view"`
+	Voters  []RecoverVoter `json:"voters"`  // the others
+	Members int            `json:"members"` // of the fleet, this machine included
+	Lost    []string       `json:"lost"`    // what it may lose, a sentence each
+}
+
+// RecoverVoter is another voter of a fleet that is to be recovered.
+type RecoverVoter struct {
+	Machine
+	HeardMS *int64 `json:"heard_ms"` // null: not heard since this node started
+}
+
 // InterfaceStatus is one network interface that discovery used or passed over.
 type InterfaceStatus struct {
 	Name    string `json:"name"`

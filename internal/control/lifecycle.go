@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"fmt"
 
 	"pace-node/internal/config"
+	"pace-node/internal/identity"
 	"pace-node/internal/wire"
 )
 
@@ -70,6 +72,70 @@ func (r *runner) leave(ctx context.Context, args []string) (Printable, error) {
 		}
 	}
 	d, err := r.hereCluster(ctx, wire.ClusterRequest{Op: "leave", Force: force})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (r *runner) recover(ctx context.Context, args []string) (Printable, error) {
+	if err := r.here("fleet recover"); err != nil {
+		return nil, err
+	}
+	p, err := hereStatus[RecoverPreview](r, ctx, "recover")
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprint(r.stderr, p.Text())
+	what := fmt.Sprintf("make this machine the only voter of its fleet, under recovery epoch %d", p.Epoch)
+	if err := r.confirm(r.given(args), p.Cluster, what); err != nil {
+		return nil, err
+	}
+	d, err := r.hereCluster(ctx, wire.ClusterRequest{Op: "recover", ID: p.Cluster})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Text is what a person reads before a fleet is recovered.
+func (p *RecoverPreview) Text() string {
+	var l lines
+	l.add("fleet %s would be recovered from this machine: %s", Word(p.Cluster), viewText(p.View))
+	for _, v := range p.Voters {
+		l.add("voter %s %s last heard %s", Word(v.ID), Word(v.Name), ago(v.HeardMS))
+	}
+	for _, s := range p.Lost {
+		l.add("may be lost: %s", Sentence(s))
+	}
+	l.add("members: %d", p.Members)
+	return l.String()
+}
+
+func (r *runner) accept(ctx context.Context, args []string) (Printable, error) {
+	if err := r.here("fleet accept"); err != nil {
+		return nil, err
+	}
+	key, err := identity.ParsePublicKey(args[0])
+	if err != nil {
+		return nil, usageFailure("the key that pacectl node prints on the machine that recovered the fleet", "%v", err)
+	}
+	req := wire.ClusterRequest{Op: "accept", Key: key.String()}
+	if len(args) > 1 {
+		if !wire.ValidEndpoint(args[1]) {
+			return nil, usageFailure("HOST:PORT, where that machine's 0xFC endpoint is", "%q is no HOST:PORT", args[1])
+		}
+		req.Endpoint = args[1]
+	}
+	c, err := hereStatus[ClusterStatus](r, ctx, "cluster")
+	if err != nil {
+		return nil, err
+	}
+	what := "have this machine follow " + key.String() + " in place of the voters that it knows, and put what it holds of its fleet away"
+	if err := r.confirm(r.given(nil), c.Cluster, what); err != nil {
+		return nil, err
+	}
+	d, err := r.hereCluster(ctx, req)
 	if err != nil {
 		return nil, err
 	}

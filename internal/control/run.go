@@ -64,6 +64,8 @@ var verbs = []verb{
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
 	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
 	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "take this machine out of its fleet, or give up what it asks; its key is not revoked", (*runner).leave},
+	{"", "fleet recover", false, "[FLEET-ID]", 0, 1, "make this machine the only voter of its fleet, whose voters are lost for good", (*runner).recover},
+	{"", "fleet accept", false, "KEY [HOST:PORT]", 1, 2, "follow the machine of that key, which recovered this machine's fleet", (*runner).accept},
 	{"enroll-list", "enroll list", true, "", 0, 0, "the machines that wait, each with its key", (*runner).enrollList},
 	{"enroll-approve", "enroll approve", false, "ID@KEY", 1, 1, "admit a waiting machine whose key you have compared", (*runner).enrollApprove},
 	{"enroll-reject", "enroll reject", false, "ID[@KEY]", 1, 1, "refuse a waiting machine", (*runner).enrollReject},

@@ -51,6 +51,8 @@ var (
 	ErrForgotten = errors.New("follow: this machine was forgotten by its fleet")
 	// ErrDamaged: the state on disk does not read.
 	ErrDamaged = errors.New("follow: the followed state on disk does not read")
+	// ErrStale: the state on disk is of before the approval under which it would be gone on with: it is to be put away.
+	ErrStale = errors.New("follow: the followed state on disk is of before this machine's last approval")
 	// ErrOtherCluster: the state on disk is another fleet's.
 	ErrOtherCluster = errors.New("follow: the followed state on disk belongs to another fleet")
 	// ErrSeed: the roster of the approval does not read, or names no voter.

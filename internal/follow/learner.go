@@ -173,6 +173,10 @@ func (l *Learner) readSeed() error {
 	if len(l.seeds) == 0 {
 		return ErrSeed
 	}
+	// Every state that came under this approval is at least as new as the approval.
+	if v := l.state.View(); v.Cluster() != "" && fleet.ComparePosition(v.Epoch(), v.Revision(), l.seed.Epoch, l.seed.Revision) < 0 {
+		return fmt.Errorf("%w: %s", ErrStale, l.cfg.Dir)
+	}
 	return nil
 }
 
@@ -272,7 +276,9 @@ func (l *Learner) overtaken(voter string, epoch, revision uint64, now time.Time)
 	return ahead
 }
 
-// epoch returns the recovery epoch that is followed.
+// Epoch returns the recovery epoch that is followed.
+func (l *Learner) Epoch() uint64 { return l.epoch() }
+
 func (l *Learner) epoch() uint64 {
 	if v := l.View(); v.Cluster() != "" {
 		return v.Epoch()

@@ -86,6 +86,22 @@ func openStore(dir string, noSync bool, point func(string)) (*store, *fleet.Stat
 	return s, state, nil
 }
 
+// State reads the state that a learner left in a folder that nobody has open, as a snapshot; nil where it never had one.
+func State(dir string, point func(string)) (snapshot []byte, err error) {
+	if point == nil {
+		point = func(string) {}
+	}
+	s, state, err := openStore(dir, false, point)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if state.View().Cluster() == "" {
+		return nil, nil
+	}
+	return state.Snapshot(), nil
+}
+
 func (s *store) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *store) remedy() string {

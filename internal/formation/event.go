@@ -45,7 +45,7 @@ const (
 	// EvEstablished: the own fleet of one recorded a pre-approval, a setting or an armed window.
 	EvEstablished
 	// EvTrigger: any trigger that is decided elsewhere. Trigger; Target and From (the signer of the order) for
-	// DissolvedInto.
+	// DissolvedInto, Roster and From (the signer of the approval that carried it) for EpochAccepted.
 	EvTrigger
 	// EvMoved: the record of the move is on disk. Own is the record as it now is.
 	EvMoved
@@ -160,9 +160,10 @@ type Action struct {
 	Origin     Origin
 	RequireKey identity.PublicKey
 	Transition Transition
-	Target     *Target // ActMove: the new target, nil for none; ActAsk: whom to ask. Not shared with the machine
-	Roster     []byte  // ActMove on Approved: as it came with the event
-	Revoked    bool    // ActMove on Rejected: the outcome was revoked; `own-key-revoked`
+	Target     *Target            // ActMove: the new target, nil for none; ActAsk: whom to ask. Not shared with the machine
+	Roster     []byte             // ActMove on Approved and EpochAccepted: as it came with the event
+	From       identity.PublicKey // ActMove on EpochAccepted: who signed it
+	Revoked    bool               // ActMove on Rejected: the outcome was revoked; `own-key-revoked`
 	Ask        uint64
 	Hop        int // redirects already followed in this ask
 	Fleet      Fleet

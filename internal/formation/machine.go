@@ -242,21 +242,26 @@ func (m *Machine) trigger(now time.Time, e Event) {
 		m.queue(e)
 		return
 	}
-	target := e.Target.clone()
-	if e.Trigger == DissolvedInto {
-		if target == nil {
+	a := Action{}
+	switch e.Trigger {
+	case DissolvedInto:
+		if a.Target = e.Target.clone(); a.Target == nil {
 			m.count(CountMovesIgnored)
 			return
 		}
-		if !m.ObeysDissolve(target.Cluster, e.From) {
+		if !m.ObeysDissolve(a.Target.Cluster, e.From) {
 			m.count(CountPinRefusals)
-			m.raise(now, fleetOf(target), WhyOrderUnpinned, e.From)
+			m.raise(now, fleetOf(a.Target), WhyOrderUnpinned, e.From)
 			return
 		}
-	} else {
-		target = nil
+	case EpochAccepted: // an approval by another name: it is a way into a fleet
+		if !m.pin.lets(WayAnswer, m.own.Cluster, e.From) {
+			m.count(CountPinRefusals)
+			return
+		}
+		a.Roster, a.From = e.Roster, e.From
 	}
-	if m.begin(now, e.Trigger, Action{Target: target}) {
+	if m.begin(now, e.Trigger, a) {
 		m.moveEvent = e
 	}
 }

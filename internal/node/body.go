@@ -116,7 +116,7 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 		OnApply: func(e consensus.Entry) {
 			b.source.Publish(follow.Entry{Prev: e.Prev, Revision: e.Revision, Command: e.Command, View: e.View, Result: e.Result})
 		},
-		NoSync: n.cfg.NoSync, Point: n.point,
+		NoSync: n.cfg.NoSync, Point: n.point, Epoch: epochOf(rec), RecoveredBy: n.key.Public().String(),
 	})
 	if err != nil {
 		layer.Close()
@@ -125,6 +125,14 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 	b.opened.Store(b.cons)
 	n.view.Store(b.cons.View())
 	return nil
+}
+
+// epochOf is the epoch that the store of a recovery is to be in, 0 where there is none.
+func epochOf(rec statedir.Record) uint64 {
+	if rec.Recovery == nil {
+		return 0
+	}
+	return rec.Recovery.Epoch
 }
 
 // founder is this machine as the first member of its own fleet, reached by other voters at raftPort.

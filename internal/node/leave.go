@@ -31,6 +31,10 @@ func (n *Node) localOp(op string) func(context.Context, wire.ClusterRequest) (wi
 	switch op {
 	case "leave":
 		return n.leave
+	case "recover":
+		return n.recoverFleet
+	case "accept":
+		return n.accept
 	}
 	return nil
 }

@@ -114,36 +114,43 @@ func (n *Node) move(now time.Time, a formation.Action) {
 		n.point("node.move.closed.before")
 		old.close()
 		n.point("node.move.closed.after")
-		fresh, err := n.rebuild(ctx, rec)
+		if parting[tr.Effect] {
+			n.partFrom(was)
+		}
+		fresh, rec, err := n.rebuild(ctx, rec)
 		if err != nil {
 			return // stopping: the next start finishes the move
 		}
 		if !n.post(func(now time.Time) {
 			n.install(now, fresh)
 			n.moved(now, a, rec)
-			if tr.Effect == formation.EffectMintNew {
-				n.partFrom(was)
-			}
 		}) {
 			fresh.close()
 		}
 	})
 }
 
-// partFrom closes every session with a member of the fleet that was left: what was said on it was said as a member.
+// parting are the effects after which this machine says Hello anew to whom it knew: in another fleet, or another epoch.
+var parting = map[formation.Effect]bool{formation.EffectMintNew: true, formation.EffectArchiveEpoch: true, formation.EffectArchive: true}
+
+// partFrom closes every session with a member of the fleet that was left: what was said on it was said as a member. They are
+// closed when it returns, so that no new one stands beside an old one.
 func (n *Node) partFrom(was *fleet.View) {
+	var wait sync.WaitGroup
 	for _, s := range n.hub.Sessions() {
 		if _, ok := was.ByKey(s.Peer()); ok {
-			n.effect(func(context.Context) { s.Close(errReleased) })
+			wait.Go(func() { s.Close(errReleased) })
 		}
 	}
+	wait.Wait()
 }
 
 // rebuild puts the other fleet's stores away and opens the body of the record, again until it works or the node stops.
-func (n *Node) rebuild(ctx context.Context, rec statedir.Record) (*body, error) {
+func (n *Node) rebuild(ctx context.Context, rec statedir.Record) (*body, statedir.Record, error) {
 	for {
 		n.point("node.move.archived.before")
-		err := n.archiveOthers(rec)
+		var err error
+		rec, err = n.takeStores(rec)
 		n.point("node.move.archived.after")
 		if err == nil {
 			n.point("node.move.opened.before")
@@ -151,17 +158,17 @@ func (n *Node) rebuild(ctx context.Context, rec statedir.Record) (*body, error) 
 			if b, err = n.openBody(ctx, rec); err == nil {
 				n.point("node.move.opened.after")
 				n.board.Clear("formation-move-refused")
-				return b, nil
+				return b, rec, nil
 			}
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, rec, ctx.Err()
 		}
 		n.log.Error("the move is recorded but its store could not be opened; trying again", "error", err.Error(), "again-in", rebuildAgain)
 		n.board.Raise("formation-move-refused", err.Error(), n.dir.Path())
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, rec, ctx.Err()
 		case <-time.After(rebuildAgain):
 		}
 	}
@@ -192,6 +199,7 @@ func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 	if a.Revoked {
 		n.log.Warn("the fleet says that this machine's key is revoked; it is not asked again under this key", "fleet", control.Word(was.Cluster))
 	}
+	n.recoveryDone(n.body)
 	n.showOwn()
 	n.refreshSelf(now)
 	n.publish(now)

@@ -140,8 +140,11 @@ type Node struct {
 	dirLooking  bool
 	clonedSeen  time.Time
 	confirmed   string
-	toldOn      map[*netio.Session]bool // sessions with voters on which this start was told
-	queuePaused string                  // why the queue has nothing to provision with, empty otherwise
+	elsewheres  map[identity.PublicKey]elsewhere // who speaks for this fleet and is no voter of it here
+	askedEpoch  map[identity.PublicKey]time.Time // when a member was last dialled to hear its recovery epoch
+	greeted1    time.Time                        // when any member was
+	toldOn      map[*netio.Session]bool          // sessions with voters on which this start was told
+	queuePaused string                           // why the queue has nothing to provision with, empty otherwise
 	noise       noise
 
 	// Read by any goroutine.
@@ -180,7 +183,8 @@ func Start(cfg Config) (n *Node, err error) {
 	}
 	n = &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), inbox: newInbox(), quit: make(chan struct{}), loopDone: make(chan struct{}),
 		stopped: make(chan struct{}), waiters: map[enroll.RowID][]*waiter{}, formats: map[enroll.RowID]int{}, foreign: map[string]foreignSeen{},
-		lastHeard: map[string]time.Time{}}
+		lastHeard:  map[string]time.Time{},
+		elsewheres: map[identity.PublicKey]elsewhere{}, askedEpoch: map[identity.PublicKey]time.Time{}}
 	n.records.n = n
 	n.outcomes = keyed{lines: map[string]*serial{}, n: n}
 	n.noise.log = n.log
@@ -227,7 +231,7 @@ func (n *Node) openState() error {
 	n.id = n.rec.NodeID
 	n.name = cmp.Or(n.cfg.Settings.Name, n.cfg.HostName, n.id)
 	// A crash may have come between a record and the stores' move.
-	if err := n.archiveOthers(n.rec); err != nil {
+	if n.rec, err = n.takeStores(n.rec); err != nil {
 		return err
 	}
 	if n.leases, err = openLeases(n.dir.Path(), n.rec.Cluster, n.point); err != nil {

@@ -21,8 +21,8 @@ import (
 // names, both fail.
 func TestPointsAreThoseThatTheCodeCalls(t *testing.T) {
 	for dir, listed := range map[string][]string{
-		"statedir": statedir.Points, "consensus": consensus.Points, "follow": follow.Points, "target": target.Points,
-		"node": slices.Concat(Points, markPoints, leasePoints),
+		"statedir": statedir.Points, "consensus": slices.Concat(consensus.Points, consensus.RecoverPoints), "follow": follow.Points, "target": target.Points,
+		"node": slices.Concat(Points, markPoints, leasePoints, recoverPoints),
 	} {
 		src := parse(t, "../"+dir)
 		called := src.points(t)

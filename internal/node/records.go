@@ -104,23 +104,39 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 		}
 		rec.Cluster, rec.Created, rec.Established = roster.Cluster, roster.Created, true
 		rec.Joined = &statedir.Joined{Signer: n.admittedBy.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}
-		var keys []identity.PublicKey
-		var said []string
-		for _, v := range roster.Voters {
-			if key, err := identity.ParsePublicKey(v.Key); err == nil {
-				keys, said = append(keys, key), append(said, v.Endpoints.FC)
-			}
+		rec.Remembered = n.rememberedIn(roster)
+	case formation.EffectArchiveEpoch:
+		rec = n.recoveryRecord(rec, a.Transition.From)
+	case formation.EffectArchive:
+		roster, err := enroll.CheckRoster(a.Roster, n.rec.Cluster, n.id, n.key.Public())
+		if err != nil {
+			return rec, err
 		}
-		rec.Remembered = rememberedOf(n.voterDials.keep(keys), said)
+		rec.PutAway, rec.Established = true, true
+		rec.Joined = &statedir.Joined{Signer: a.From.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}
+		rec.Remembered = n.rememberedIn(roster)
 	case formation.EffectMintNew:
 		var random [16]byte
 		n.cfg.Entropy(random[:])
 		rec.Cluster, rec.Created = identity.NewID(random), statedir.FoundingTime(now)
 		rec.Established, rec.Joined, rec.Remembered = false, nil, nil
+		rec.Recovery, rec.PutAway = nil, false
 	default:
 		return rec, fmt.Errorf("a move from %s on %s is not made by this version", a.Transition.From, a.Transition.On)
 	}
 	return rec, nil
+}
+
+// rememberedIn are the endpoints to remember of a roster's voters.
+func (n *Node) rememberedIn(roster wire.Roster) []string {
+	var keys []identity.PublicKey
+	var said []string
+	for _, v := range roster.Voters {
+		if key, err := identity.ParsePublicKey(v.Key); err == nil {
+			keys, said = append(keys, key), append(said, v.Endpoints.FC)
+		}
+	}
+	return rememberedOf(n.voterDials.keep(keys), said)
 }
 
 func (n *Node) rejections(now time.Time) []statedir.Rejection {

@@ -36,6 +36,7 @@ func (n *Node) serve() {
 		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
 			Hosts: func() []string { return []string{n.name, n.cfg.HostName, n.advertisedHost} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
 	}
+	n.recoveryDone(n.body)
 	leaving := n.rec.Leaving // the loop's from here on
 	go n.loop()
 	n.serving0.Go(func() {
@@ -114,6 +115,8 @@ func (n *Node) beat(now time.Time) {
 		n.readdress(now)
 	}
 	n.publish(now)
+	n.greetMembers(now)
+	n.showElsewhere(now)
 	for id, seen := range map[string]time.Time{"wire-version-seen": n.versionSeen, "identity-cloned": n.clonedSeen} {
 		if !seen.IsZero() && now.Sub(seen) > seenFor {
 			n.board.Clear(id)

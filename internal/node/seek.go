@@ -287,6 +287,7 @@ func (n *Node) hello(ctx context.Context, s *netio.Session) error {
 		return err
 	}
 	s.SetHello(h, sent)
+	n.post(func(now time.Time) { n.heardElsewhere(now, s.Peer(), h, s.RemoteAddr().String()) })
 	return nil
 }
 
@@ -297,7 +298,7 @@ func (n *Node) ownHello() wire.Hello {
 		h.Cluster, h.Epoch = v.Cluster(), v.Epoch()
 	}
 	if b := n.serving.Load(); b != nil {
-		h.Cluster = b.cluster // a new learner has no state yet
+		h.Cluster, h.Epoch = b.cluster, b.recoveryEpoch() // a new learner has no state yet
 	}
 	return h
 }

@@ -48,12 +48,14 @@ func (n *Node) heard(now time.Time, e discovery.Event) {
 	case discovery.EventForeignProven:
 		n.step(now, formation.Event{Kind: formation.EvProven, Fleet: formation.FleetOf(&e.Summary, e.Key, formation.OriginBeacon, e.From)})
 	case discovery.EventPeerProven:
+		n.leadsElsewhere(now, e)
 		if e.First {
 			n.log.Debug("peer authenticated", "id", control.Word(e.ID), "from", e.From.String())
 		}
 	case discovery.EventPeerLost:
 		n.log.Debug("peer not heard for 90 s", "id", control.Word(e.ID))
 	case discovery.EventUnknownKey:
+		n.strangeVoter(now, e)
 		n.log.Warn("proof under a key that the roster does not hold: a machine that nobody admitted", "id", control.Word(e.ID), "from", e.From.String(),
 			"key", e.Key.String(), "reason", e.Reason, "stands-for", e.Count, "to-admit", e.Admit)
 	case discovery.EventRevokedKey:

@@ -60,12 +60,21 @@ func (n *Node) leaderDoc() *control.Machine {
 }
 
 // Status implements control.Backend.
-func (n *Node) Status(ctx context.Context, _ control.Peer, r wire.StatusRequest) (json.RawMessage, error) {
+func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest) (json.RawMessage, error) {
 	switch r.What {
 	case "node":
 		return n.nodeStatus(ctx)
 	case "cluster":
 		return n.clusterStatus(ctx)
+	case "recover":
+		if !p.Local {
+			return nil, wire.NewError(wire.CodeRefusedByRule, "a fleet is recovered on the machine that is to be its voter", "type pacectl fleet recover there")
+		}
+		out, err := n.recoveryPreview(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return encode(out)
 	case "conditions":
 		return encode(control.ConditionList{V: control.DocumentVersion, View: n.pictured(), Conditions: n.board.List()})
 	case "audit":

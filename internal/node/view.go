@@ -234,6 +234,7 @@ func (n *Node) forgotten(now time.Time, b *body, revision uint64, revoked bool) 
 
 // greeted is told of each Hello of a peer.
 func (n *Node) greeted(now time.Time, p control.Peer, h wire.Hello) {
+	n.heardElsewhere(now, p.Key, h, "")
 	m, ok := n.view.Load().ByKey(p.Key)
 	if !ok {
 		return

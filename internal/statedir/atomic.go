@@ -142,3 +142,6 @@ func SweepTemp(dir string) error {
 	}
 	return errors.Join(all...)
 }
+
+// SyncFolder makes what was renamed or made in a folder durable.
+func SyncFolder(path string) error { return syncDir(path) }

@@ -21,6 +21,7 @@ const (
 	ConsensusDir   = "consensus"      // a voter's log, term and snapshots
 	FollowDir      = "follow"         // a learner's applied state
 	ProvisionedDir = "provisioned"    // what the fleet configured on this machine
+	RecoveredDir   = "recovered"      // a voter's store that was built by a recovery and is not in its place yet
 	EnvFile        = "pace-node.env"  // macOS keeps the installer's settings here
 )
 
@@ -42,7 +43,7 @@ const (
 )
 
 // stores are the folders that only a node which once had a record can have made.
-var stores = []string{ConsensusDir, FollowDir, ProvisionedDir}
+var stores = []string{ConsensusDir, FollowDir, ProvisionedDir, RecoveredDir}
 
 // What a caller may ask about an error of this package with errors.Is. Each error's text names the path and the remedy.
 var (

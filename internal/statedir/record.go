@@ -35,9 +35,24 @@ type Record struct {
 	Remembered  []string    `json:"remembered,omitempty"`  // 0xFC endpoints of the fleet's voters, host:port
 	Order       []byte      `json:"order,omitempty"`       // the signed dissolve order obeyed, as it came
 	OldCluster  string      `json:"old_cluster,omitempty"` // the fleet that Order dissolved
+	PutAway     bool        `json:"put_away,omitempty"`    // the fleet's stores are of before another epoch was accepted: archived before any is opened
+	Recovery    *Recovery   `json:"recovery,omitempty"`    // a recovery that is not finished yet
 	Leaving     bool        `json:"leaving,omitempty"`     // an operator had this machine leave its fleet, and no voter has said yet that it is gone
 	Hardware    string      `json:"hardware,omitempty"`    // digest of the machine at the first start, empty if unknown
 }
+
+// Recovery is how this machine becomes the only voter of its fleet.
+type Recovery struct {
+	Epoch uint64 `json:"epoch"` // the recovery epoch that it begins
+	From  string `json:"from"`  // what it is built from: "learner" and "voter" are the stores of those modes, "backup" is built already
+}
+
+// What a recovery may be built from.
+const (
+	FromLearner = "learner"
+	FromVoter   = "voter"
+	FromBackup  = "backup"
+)
 
 // Target is the fleet that a pending node asks.
 type Target struct {
@@ -114,6 +129,9 @@ var recordChecks = []recordCheck{
 	{"joined.signer", func(r *Record) bool { return r.Joined == nil || validKeys([]string{r.Joined.Signer}) }},
 	{"joined.roster", func(r *Record) bool {
 		return r.Joined == nil || len(r.Joined.Roster) == 0 || json.Valid(r.Joined.Roster)
+	}},
+	{"recovery", func(r *Record) bool {
+		return r.Recovery == nil || r.Mode == "voter" && r.Recovery.Epoch > 0 && slices.Contains([]string{FromLearner, FromVoter, FromBackup}, r.Recovery.From)
 	}},
 	{"rejections", func(r *Record) bool {
 		return !slices.ContainsFunc(r.Rejections, func(x Rejection) bool { return !validCluster(x.Cluster) || x.LeftSeconds < 0 })
@@ -195,6 +213,10 @@ func (r Record) clone() Record {
 		j := *r.Joined
 		j.Roster = bytes.Clone(j.Roster)
 		r.Joined = &j
+	}
+	if r.Recovery != nil {
+		v := *r.Recovery
+		r.Recovery = &v
 	}
 	r.Rejections = slices.Clone(r.Rejections)
 	r.RevokedIn = slices.Clone(r.RevokedIn)

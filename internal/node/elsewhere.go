@@ -1,0 +1,348 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pace-node/internal/control"
+	"pace-node/internal/discovery"
+	"pace-node/internal/enroll"
+	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
+	"pace-node/internal/identity"
+	"pace-node/internal/netio"
+	"pace-node/internal/wire"
+)
+
+const (
+	// maxElsewhere bounds how many machines that speak for this fleet elsewhere are remembered: who made more keys than that
+	// would only hide the first ones.
+	maxElsewhere = 16
+	// greetEvery is how often the leader of a recovered fleet dials members that have not come to it, one at a time.
+	greetEvery = time.Second
+	// greetAgain is the least time between two dials of one member, or of one machine that speaks for this fleet elsewhere.
+	greetAgain = 30 * time.Second
+	// acceptTimeout bounds the verb.
+	acceptTimeout = 30 * time.Second
+)
+
+// errOtherEpoch ends what would cross recovery epochs.
+var errOtherEpoch = errors.New("it is in another recovery epoch of this fleet: pacectl node says which key would be accepted")
+
+// elsewhere is a machine that speaks for this machine's own fleet, and is not one of its voters here.
+type elsewhere struct {
+	id       string
+	endpoint string // 0xFC; empty while none is known
+	epoch    uint64 // recovery epoch that it is in
+	member   bool   // the roster here holds its key
+	at       time.Time
+}
+
+// heardElsewhere is told of each Hello of a peer, in either direction: the recovery epoch that it is in. The loop's.
+func (n *Node) heardElsewhere(now time.Time, key identity.PublicKey, h wire.Hello, endpoint string) {
+	b := n.body
+	if b == nil || h.Cluster != b.cluster || !inFleet(b.mode) {
+		return
+	}
+	v := b.view()
+	if _, revoked := v.Revoked(key); revoked {
+		return
+	}
+	m, member := v.ByKey(key)
+	if !member || h.Epoch <= b.recoveryEpoch() {
+		return // a stranger's word about epochs is nobody's; that it speaks for this fleet is told by its proof
+	}
+	e := elsewhere{id: m.ID, endpoint: h.Endpoints.FC, epoch: h.Epoch, member: true, at: now}
+	if e.endpoint == "" {
+		e.endpoint = endpoint
+	}
+	n.rememberElsewhere(now, key, e)
+}
+
+func inFleet(m formation.Mode) bool { return m == formation.Learner || m == formation.Voter }
+
+func (n *Node) rememberElsewhere(now time.Time, key identity.PublicKey, e elsewhere) {
+	if _, known := n.elsewheres[key]; !known && len(n.elsewheres) >= maxElsewhere {
+		return
+	}
+	n.elsewheres[key] = e
+	n.showElsewhere(now)
+}
+
+// strangeVoter is told of a proof of the own cluster under a key that the roster does not hold. Only who announces a
+// consensus port claims to be a voter.
+func (n *Node) strangeVoter(now time.Time, e discovery.Event) {
+	b := n.body
+	if b == nil || !inFleet(b.mode) || e.Summary.RaftEndpoint == "" {
+		return
+	}
+	n.rememberElsewhere(now, e.Key, elsewhere{id: e.ID, endpoint: e.Summary.OwnEndpoint, at: now})
+}
+
+// leadsElsewhere is told of a proof of a member. One that leads this fleet, while none of its voters is heard here, is asked
+// in which recovery epoch it is: a datagram does not say.
+func (n *Node) leadsElsewhere(now time.Time, e discovery.Event) {
+	b := n.body
+	if b == nil || !inFleet(b.mode) || e.Summary.Leader.ID != e.ID || e.ID == n.leader().id || now.Sub(n.askedEpoch[e.Key]) < greetAgain {
+		return
+	}
+	if m, ok := b.view().ByKey(e.Key); !ok || m.Role == fleet.RoleVoter && n.hub.ByKey(e.Key) != nil {
+		return
+	}
+	n.askedEpoch[e.Key] = now
+	n.effect(func(ctx context.Context) { n.greet(ctx, e.Summary.OwnEndpoint, e.Key) })
+}
+
+// greet says Hello to a machine at an endpoint, and hears what it answers.
+func (n *Node) greet(ctx context.Context, endpoint string, key identity.PublicKey) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := n.hub.Connect(ctx, endpoint, key, n.hello); err != nil {
+		n.log.Debug("a member was not greeted", "endpoint", control.Word(endpoint), "error", err.Error())
+	}
+}
+
+// greetMembers has the leader of a fleet that was recovered go to members that have not come to it: those that followed
+// another voter know nothing of it otherwise. The loop's, at each beat.
+func (n *Node) greetMembers(now time.Time) {
+	b := n.body
+	if !b.leads() || b.recoveryEpoch() == 0 || now.Sub(n.greeted1) < greetEvery {
+		return
+	}
+	for m := range b.view().Members() {
+		if m.ID == n.id || m.Endpoints.FC == "" || n.hub.ByKey(m.Key) != nil || now.Sub(n.askedEpoch[m.Key]) < greetAgain {
+			continue
+		}
+		n.askedEpoch[m.Key], n.greeted1 = now, now
+		n.effect(func(ctx context.Context) { n.greet(ctx, m.Endpoints.FC, m.Key) })
+		return
+	}
+}
+
+// showElsewhere raises what was heard of this fleet elsewhere, and forgets what was not heard again.
+func (n *Node) showElsewhere(now time.Time) {
+	b := n.body
+	if b == nil {
+		return
+	}
+	v := b.view()
+	var recovered []identity.PublicKey
+	for key, e := range n.elsewheres {
+		m, member := v.ByKey(key)
+		_, revoked := v.Revoked(key)
+		switch {
+		case now.Sub(e.at) > seenFor, revoked, !inFleet(b.mode), e.member && (!member || e.epoch <= b.recoveryEpoch()), !e.member && member && m.Role == fleet.RoleVoter:
+			delete(n.elsewheres, key)
+		case e.member:
+			recovered = append(recovered, key)
+		}
+	}
+	for key, at := range n.askedEpoch {
+		if now.Sub(at) > 2*greetAgain {
+			delete(n.askedEpoch, key)
+		}
+	}
+	slices.SortFunc(recovered, func(a, b identity.PublicKey) int { return strings.Compare(a.String(), b.String()) })
+	var said []string
+	var args []string
+	for _, key := range recovered {
+		e := n.elsewheres[key]
+		said = append(said, fmt.Sprintf("%s (key %s, at %s) speaks for this fleet in recovery epoch %d, and this machine is in %d", control.Word(e.id), key, control.Word(e.endpoint), e.epoch, b.recoveryEpoch()))
+		if args == nil {
+			args = []string{key.String(), e.id}
+		}
+	}
+	n.board.Set(len(said) > 0, "fleet-recovered-elsewhere", strings.Join(said, "; "), args...)
+}
+
+// strangers are the keys that speak for this fleet and that its roster does not hold, with where they were met. The loop's.
+func (n *Node) strangers() (keys []identity.PublicKey, said string) {
+	for key, e := range n.elsewheres {
+		if !e.member {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b identity.PublicKey) int { return strings.Compare(a.String(), b.String()) })
+	var all []string
+	for _, key := range keys {
+		all = append(all, key.String()+" at "+control.Word(n.elsewheres[key].endpoint))
+	}
+	return keys, strings.Join(all, ", ")
+}
+
+// acceptOf is everything that is known of whom an operator accepts, and of this machine at that moment.
+type acceptOf struct {
+	key       identity.PublicKey
+	endpoints []string
+	cluster   string
+	epoch     uint64
+	revision  uint64
+	own       bool // the key is this machine's
+	voter     bool // it is a voter of this machine's own state
+	silent    bool // no voter of it is heard
+}
+
+// accept has this machine follow the voter of another recovery epoch, at its operator's word.
+func (n *Node) accept(ctx context.Context, r wire.ClusterRequest) (wire.ClusterAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
+	defer cancel()
+	of, err := n.acceptable(ctx, r)
+	if err != nil {
+		return wire.ClusterAnswer{}, err
+	}
+	roster, raw, err := n.fetchRoster(ctx, of)
+	if err != nil {
+		return wire.ClusterAnswer{}, err
+	}
+	var refused *wire.Error
+	if err := n.ask(ctx, func(now time.Time) {
+		b := n.body
+		if b == nil || n.inMove {
+			refused = wire.NewError(wire.CodeBusy, "this machine is changing its place in a fleet", "try again in a few seconds")
+			return
+		}
+		epoch, revision := b.position()
+		if b.cluster != of.cluster || fleet.ComparePosition(roster.Epoch, roster.Revision, epoch, revision) <= 0 {
+			refused = wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("that machine's state is at revision %d of recovery epoch %d, and this one's at %d of %d: the older one accepts the newer", roster.Revision, roster.Epoch, revision, epoch),
+				"type pacectl fleet accept there, with the key that pacectl node prints here")
+			return
+		}
+		n.log.Warn("another recovery epoch is accepted", "key", of.key.String(), "epoch", roster.Epoch, "revision", roster.Revision)
+		n.step(now, formation.Event{Kind: formation.EvTrigger, Trigger: formation.EpochAccepted, Roster: raw, From: of.key})
+	}); err != nil {
+		return wire.ClusterAnswer{}, err
+	}
+	if refused != nil {
+		return wire.ClusterAnswer{}, refused
+	}
+	done := func(o formation.Own) bool {
+		return o.Mode == formation.Learner && n.body != nil && n.body.learner != nil && n.body.recoveryEpoch() == roster.Epoch && !n.rec.PutAway && n.acceptedBy() == of.key
+	}
+	if err := n.until(ctx, done); err != nil {
+		return wire.ClusterAnswer{}, wire.NewError(wire.CodeBusy, fmt.Sprintf("it is recorded and not finished within %s (%v); it goes on by itself", acceptTimeout, err), "pacectl node shows what stands in its way")
+	}
+	return wire.ClusterAnswer{Revision: roster.Revision, Text: fmt.Sprintf("this machine follows %s, in recovery epoch %d of fleet %s; what it held before is in its archive", of.key, roster.Epoch, of.cluster)}, nil
+}
+
+// acceptedBy is the key that signed this machine's last admission. The loop's.
+func (n *Node) acceptedBy() identity.PublicKey { return n.form.Own().AdmittedBy }
+
+// acceptable judges what can be judged before anybody is dialled.
+func (n *Node) acceptable(ctx context.Context, r wire.ClusterRequest) (acceptOf, error) {
+	refuse := func(text, hint string) (acceptOf, error) {
+		return acceptOf{}, wire.NewError(wire.CodeRefusedByRule, text, hint)
+	}
+	key, err := identity.ParsePublicKey(r.Key)
+	if err != nil {
+		return refuse(err.Error(), "give the key that pacectl node prints on the machine that recovered the fleet")
+	}
+	of := acceptOf{key: key}
+	var mode formation.Mode
+	var revoked uint64
+	var gone, disagrees bool
+	if err := n.ask(ctx, func(now time.Time) {
+		b, own := n.body, n.form.Own()
+		mode = own.Mode
+		if b == nil || !inFleet(mode) {
+			return
+		}
+		v := b.view()
+		of.cluster = b.cluster
+		of.epoch, of.revision = b.position()
+		of.own, of.silent = key == n.key.Public(), n.leaderSilent() >= leaderSilence
+		revoked, gone = v.Revoked(key)
+		disagrees = !n.pin.Admits(b.cluster, key)
+		of.endpoints = append(of.endpoints, r.Endpoint, n.elsewheres[key].endpoint)
+		if m, ok := v.ByKey(key); ok {
+			of.voter = m.Role == fleet.RoleVoter
+			fc, _, _ := n.exchange.Lookup(m.ID)
+			of.endpoints = append(of.endpoints, fc, m.Endpoints.FC)
+		}
+	}); err != nil {
+		return acceptOf{}, err
+	}
+	of.endpoints = slices.DeleteFunc(of.endpoints, func(e string) bool { return e == "" })
+	if r.Endpoint != "" {
+		of.endpoints = of.endpoints[:1]
+	}
+	switch {
+	case !inFleet(mode):
+		return refuse("this machine is a fleet of its own: it asks to join another by itself, or by --fleet-seed", "pacectl node shows what it asks")
+	case of.own:
+		return refuse("that is this machine's own key", "type it on the other machines")
+	case gone:
+		return refuse(fmt.Sprintf("that key was revoked here at revision %d: its machine was forgotten", revoked), "a machine that was forgotten begins anew there: pace-node --reset-identity")
+	case disagrees:
+		return refuse("--fleet-id does not name that key, and following it would be a way into a fleet", "add it to the pin on this machine: "+key.String())
+	case len(of.endpoints) == 0:
+		return refuse("where the machine of that key is, is not known here", "say it: pacectl fleet accept "+key.String()+" HOST:6674")
+	}
+	return of, nil
+}
+
+// fetchRoster has the machine of the key approve this one: an approval is signed, holds the roster to follow by, and is
+// given at once to whom its state holds.
+func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byte, error) {
+	var none wire.Roster
+	refuse := func(text, hint string) (wire.Roster, []byte, error) {
+		return none, nil, wire.NewError(wire.CodeRefusedByRule, text, hint)
+	}
+	var s *netio.Session
+	var err error
+	for _, endpoint := range of.endpoints {
+		// Not a session of its own: two of one member look like a copied machine.
+		if s, err = n.hub.Connect(ctx, endpoint, of.key, n.hello); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return none, nil, wire.NewError(wire.CodeBusy, "the machine of that key does not answer: "+err.Error(), "look at it there: pacectl node; or say where it is: pacectl fleet accept "+of.key.String()+" HOST:PORT")
+	}
+	h, _, said := s.Hello()
+	if !said {
+		if err := n.hello(ctx, s); err != nil {
+			return none, nil, err
+		}
+		h, _, _ = s.Hello()
+	}
+	switch {
+	case h.Cluster != of.cluster:
+		return refuse("that machine is in fleet "+control.Word(h.Cluster)+", and this one is in "+of.cluster, "to move this machine there: pacectl fleet leave, then let it ask to join")
+	case h.Epoch < of.epoch:
+		return refuse(fmt.Sprintf("that machine is in recovery epoch %d, and this one in %d: the older one accepts the newer", h.Epoch, of.epoch), "type pacectl fleet accept there, with the key that pacectl node prints here")
+	case h.Epoch == of.epoch && (of.voter || !of.silent):
+		return refuse(fmt.Sprintf("that machine is in recovery epoch %d as this one is, so there is nothing to accept", h.Epoch), "pacectl fleet status shows whom this machine follows")
+	}
+	var nonce [32]byte
+	n.cfg.Entropy(nonce[:])
+	ask := enroll.NewAsk([]identity.PublicKey{of.key}, of.cluster, n.id, n.key.Public(), n.fcEndpoint(), nonce)
+	req := ask.Request(n.key)
+	first, _, done, err := netio.Subscribe(ctx, s, wire.VerbEnroll, req.Append(nil))
+	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.CodeNotLeader {
+		return refuse("that machine does not lead the fleet, and only its leader is accepted", "pacectl fleet status there shows who leads; accept that one's key")
+	}
+	if err != nil {
+		return none, nil, err
+	}
+	defer done()
+	ans, err := wire.DecodeEnrollAnswer(first)
+	if err != nil {
+		return none, nil, err
+	}
+	outcome, err := ask.Answer(ans)
+	switch {
+	case err != nil:
+		return none, nil, err
+	case outcome == wire.OutcomeRevoked:
+		return refuse("that fleet has forgotten this machine: its key is revoked there", "pacectl fleet leave --force, then pace-node --reset-identity, and let it ask to join anew")
+	case outcome != wire.OutcomeApproved:
+		return refuse("that fleet's state does not hold this machine, which was admitted after what was recovered", "pacectl fleet leave --force, and let it ask to join again")
+	}
+	roster, err := enroll.CheckRoster(ans.Roster, of.cluster, n.id, n.key.Public())
+	return roster, json.RawMessage(ans.Roster), err
+}
