@@ -34,6 +34,7 @@ const (
 	ActWindowOff   Act = "window-off"
 	ActAwait       Act = "await"       // one that is no member: await m03 m07
 	ActForget      Act = "forget"      // another member: forget m03 #1
+	ActLeave       Act = "leave"       // this machine itself
 	ActSet         Act = "set"         // set m03 enrollment.per-source=6
 	ActPause       Act = "pause"       // the queue, or resume
 	ActReprovision Act = "reprovision" // a member: reprovision m03 #1
@@ -73,6 +74,11 @@ var Acts = []ActRow{
 	{ActWindowOff, 3, (*drawing).one, doWindowOff},
 	{ActAwait, 8, (*drawing).pick1, doAwait},
 	{ActForget, 8, (*drawing).pick1, doForget},
+	{ActLeave, 5, (*drawing).one, func(_ *World, h *host, _ string) {
+		if h.proc != nil {
+			h.proc.leave()
+		}
+	}},
 	{ActSet, 3, func(d *drawing) (int, string) { return d.any(), "enrollment.per-source=" + strconv.Itoa(1+d.IntN(9)) }, doSet},
 	{ActPause, 2, (*drawing).one, doPause},
 	{ActReprovision, 5, (*drawing).pick1, doReprovision},

@@ -107,7 +107,9 @@ type termOf struct {
 // knownFleet is what operators did to one fleet.
 type knownFleet struct {
 	founder  pair
-	allowed  map[pair]string // why it may be in the roster
+	allowed  map[pair]string   // why it may be in the roster
+	gone     map[pair]position // where it was removed last
+	spent    map[pair]bool     // it was removed, and nobody let it in again since
 	acks     []ack
 	windows  []window
 	recovers []recovery
@@ -159,7 +161,7 @@ func (c *Checker) fail(r Rule, at time.Duration, who, format string, args ...any
 func (c *Checker) fleet(cluster string) *knownFleet {
 	f := c.fleets[cluster]
 	if f == nil {
-		f = &knownFleet{allowed: map[pair]string{}}
+		f = &knownFleet{allowed: map[pair]string{}, gone: map[pair]position{}, spent: map[pair]bool{}}
 		c.fleets[cluster] = f
 	}
 	return f
@@ -168,6 +170,7 @@ func (c *Checker) fleet(cluster string) *knownFleet {
 // Allow notes that an operator approved a machine, now or ahead.
 func (c *Checker) Allow(cluster, id string, key identity.PublicKey, why string) {
 	c.fleet(cluster).allowed[pair{id, key}] = why
+	delete(c.fleet(cluster).spent, pair{id, key})
 }
 
 // Remove notes that somebody tries to take a machine, or its pre-approval, out of a fleet: what was acknowledged of it so
@@ -281,17 +284,35 @@ func (c *Checker) seeWhole(s Sight, f *knownFleet) {
 	}
 }
 
-// seeRoster judges who is new in a roster.
+// seeRoster judges who is new in a roster: each was let in, and after it was removed it was let in again.
 func (c *Checker) seeRoster(s Sight, prev *fleet.View) {
-	f := c.fleet(s.View.Cluster())
-	for m := range s.View.Members() {
-		if prev != nil && prev.Cluster() == s.View.Cluster() && prev.Holds(m.ID, m.Key) {
-			continue
-		}
-		if p := (pair{m.ID, m.Key}); p != f.founder && f.allowed[p] == "" {
-			c.fail(RuleUnasked, s.At, s.Who, "fleet %s holds %s (%s), which nobody approved", short(s.View.Cluster()), m.Name, short(m.ID))
+	v := s.View
+	f := c.fleet(v.Cluster())
+	if prev != nil && prev.Cluster() != v.Cluster() {
+		prev = nil
+	}
+	at := position{v.Cluster(), v.Epoch(), v.Revision()}
+	if prev != nil && prev.Epoch() == v.Epoch() && prev.Revision()+1 == v.Revision() {
+		for _, id := range v.Gone(prev) {
+			m, _ := prev.Member(id)
+			if p := (pair{id, m.Key}); f.gone[p].before(at) {
+				f.gone[p], f.spent[p] = at, true
+			}
 		}
 	}
+	for m := range v.Members() {
+		if prev != nil && prev.Holds(m.ID, m.Key) {
+			continue
+		}
+		p := pair{m.ID, m.Key}
+		if p != f.founder && f.allowed[p] == "" || f.spent[p] && f.gone[p].before(at) {
+			c.fail(RuleUnasked, s.At, s.Who, "fleet %s holds %s (%s), which nobody approved", short(v.Cluster()), m.Name, short(m.ID))
+		}
+	}
+}
+
+func (p position) before(o position) bool {
+	return fleet.ComparePosition(p.epoch, p.revision, o.epoch, o.revision) < 0
 }
 
 // seeAcks judges whether everything that an operator was told is there.

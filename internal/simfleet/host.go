@@ -60,6 +60,16 @@ type record struct {
 	voters     []fleet.Member // whom it named
 	admitted   uint64         // the roster's revision
 	epoch      uint64         // the roster's
+	leaving    bool           // it is on its way out of its fleet
+}
+
+// remembered are the fleet's voters, as seeds.
+func (r *record) remembered() []formation.Seed {
+	var out []formation.Seed
+	for _, m := range r.voters {
+		out = append(out, formation.Seed{Endpoint: m.Endpoints.FC, Origin: formation.OriginRemembered})
+	}
+	return out
 }
 
 // followStore is a learner's copy of the state.

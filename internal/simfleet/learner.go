@@ -290,15 +290,21 @@ func (l *learner) applied() {
 	p := l.p
 	p.w.look(p.h)
 	if !l.view.Holds(p.id(), p.key()) {
-		l.forgotten()
+		_, revoked := l.view.Revoked(p.key())
+		l.forgotten(revoked)
 		return
 	}
 	p.viewChanged()
 }
 
-func (l *learner) forgotten() {
+// forgotten: the fleet removed this machine, at its own wish where its key is not revoked.
+func (l *learner) forgotten(revoked bool) {
 	p := l.p
 	l.close()
+	if !revoked {
+		p.step(formation.Event{Kind: formation.EvTrigger, Trigger: formation.Left})
+		return
+	}
 	p.w.say(p.h, "is forgotten by %s", short(l.store.cluster))
 	p.step(formation.Event{Kind: formation.EvForgotten})
 }
@@ -308,7 +314,7 @@ func (l *learner) refused(s *stream, e *wire.Error) {
 	l.run(s, func() {
 		l.heard = l.p.w.now
 		if e.Code == wire.CodeRevoked {
-			l.forgotten()
+			l.forgotten(true)
 			return
 		}
 		l.leave(e.Error())

@@ -69,6 +69,11 @@ func (p *proc) rebuild(a formation.Action, rec record) {
 func (p *proc) moved(a formation.Action, rec record) {
 	p.rec = rec
 	p.endMove()
+	var remembered []string
+	for _, seed := range rec.remembered() {
+		remembered = append(remembered, seed.Endpoint)
+	}
+	p.step(formation.Event{Kind: formation.EvRemembered, Endpoints: remembered})
 	p.step(formation.Event{Kind: formation.EvMoved, Own: rec.own})
 	if a.Transition.From == formation.Solitary && rec.own.Target != nil {
 		p.stopAdmitting(rec.own.Target.Endpoint)
@@ -109,7 +114,7 @@ func (p *proc) recordAfter(a formation.Action) (record, error) {
 	if a.Transition.To == formation.Pending {
 		rec.own.Target = a.Target
 	}
-	rec.rejections = p.form.Rejections(now)
+	rec.rejections, rec.leaving = p.form.Rejections(now), false
 	for _, c := range p.form.Revoked() {
 		if !slices.Contains(rec.revokedIn, c) {
 			rec.revokedIn = append(slices.Clone(rec.revokedIn), c)

@@ -70,7 +70,8 @@ func (p *proc) key() identity.PublicKey { return p.h.disk.key.Public() }
 func (p *proc) begin() {
 	h, now := p.h, p.now()
 	h.disk.archiveOthers()
-	p.form = formation.New(formation.Config{Own: p.rec.own, Seeds: h.seeds, Rejections: p.rec.rejections, RevokedIn: p.rec.revokedIn}, now)
+	p.form = formation.New(formation.Config{Own: p.rec.own, Seeds: append(p.rec.remembered(), h.seeds...), SRV: len(p.w.srv) > 0,
+		Rejections: p.rec.rejections, RevokedIn: p.rec.revokedIn}, now)
 	p.list = enroll.NewList(enroll.ListConfig{PerSource: func() int { return p.view().Number(fleet.SettingPerSource) }}, now)
 	p.exchange = discovery.New(discovery.Config{
 		Entropy: h.chance.fill, Roster: p.roster, OwnAddress: func(a netip.Addr) bool { return a == h.addr }, Key: h.disk.key,
@@ -81,6 +82,9 @@ func (p *proc) begin() {
 	p.wakeAir()
 	p.every(time.Second, p.beat)
 	p.step(formation.Event{Kind: formation.EvTick})
+	if p.rec.leaving {
+		p.goOnLeaving()
+	}
 }
 
 // every lets f happen again and again, at a phase of its own.
@@ -197,6 +201,10 @@ func (p *proc) act(a formation.Action) {
 	switch a.Kind {
 	case formation.ActAskSummary:
 		p.askSummary(a)
+	case formation.ActLookupSRV:
+		p.after(p.w.latency(), func() {
+			p.step(formation.Event{Kind: formation.EvSRV, Endpoint: "_pace._tcp.example", Endpoints: p.w.srv})
+		})
 	case formation.ActMove:
 		p.move(a)
 	case formation.ActAsk:

@@ -31,6 +31,7 @@ type World struct {
 	streams  []*stream
 	loss     float64
 	islands  int
+	srv      []string // what DNS names
 	check    *Checker
 	breaks   Breaks
 	said     []string
@@ -51,6 +52,9 @@ func New(s *Story, breaks Breaks) *World {
 	}
 	for _, h := range w.hosts {
 		w.furnish(h)
+	}
+	if w.layout.one(6) {
+		w.srv = []string{w.hosts[w.layout.IntN(len(w.hosts))].endpoint(portFC)}
 	}
 	return w
 }
