@@ -76,8 +76,8 @@ sim: ## stories of whole fleets from SEEDS seeds of HOURS each, over the product
 	PACE_SIM_SEEDS=$(SEEDS) PACE_SIM_HOURS=$(HOURS) PACE_SIM_SEED=$(SEED) go test -count=1 -timeout 600m -run '^TestSimModel$$' -v ./internal/simfleet
 
 NODE_SEEDS ?= 100
-sim-nodes: ## fifty whole nodes powered on together over a simulated segment, and their other scenes, NODE_SEEDS times, in virtual time
-	PACE_SIM_SEEDS=$(NODE_SEEDS) go test -count=1 -timeout 60m -run '^TestSim' -v ./internal/node
+sim-nodes: ## whole nodes with real raft in virtual time, NODE_SEEDS times: the same stories, fifty powered on together, and other scenes
+	PACE_SIM_SEEDS=$(NODE_SEEDS) PACE_SIM_SEED=$(SEED) go test -count=1 -timeout 60m -run '^TestSim' -v ./internal/node
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME

@@ -104,8 +104,8 @@ func (w *World) perform(s Step) {
 func doCut(w *World, h *host, arg string) {
 	w.islands++
 	h.island = w.islands
-	for _, name := range strings.Fields(arg) {
-		if n, err := machineOf(name); err == nil && n < len(w.hosts) {
+	for _, n := range Group(arg) {
+		if n < len(w.hosts) {
 			w.hosts[n].island = w.islands
 		}
 	}
@@ -131,16 +131,40 @@ func doClock(_ *World, h *host, arg string) {
 
 // which is whom an argument names among those that an act may be about; nil for none.
 func (w *World) which(arg string, among []*host) *host {
+	numbers := make([]int, len(among))
+	for i, h := range among {
+		numbers[i] = h.n
+	}
+	if n := Pick(arg, numbers); n >= 0 && n < len(w.hosts) {
+		return w.hosts[n]
+	}
+	return nil
+}
+
+// Pick returns the machine that an argument names: by its name, or as #n, the n-th counted round of those that the act may
+// be about; -1 for none.
+func Pick(arg string, among []int) int {
 	if n, ok := strings.CutPrefix(arg, "#"); ok {
 		k, err := strconv.Atoi(n)
 		if err != nil || k < 0 || len(among) == 0 {
-			return nil
+			return -1
 		}
 		return among[k%len(among)]
 	}
 	n, err := machineOf(arg)
-	if err != nil || n >= len(w.hosts) {
-		return nil
+	if err != nil {
+		return -1
 	}
-	return w.hosts[n]
+	return n
+}
+
+// Group returns the machines that an argument lists by their names.
+func Group(arg string) []int {
+	var out []int
+	for _, name := range strings.Fields(arg) {
+		if n, err := machineOf(name); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
 }

@@ -73,7 +73,7 @@ func (p *proc) enrolled(k *ask, next *enroll.Ask, r enroll.Request) {
 	switch {
 	case j.Admit:
 		if j.Auto {
-			p.w.check.decidedByWindow(p.view().Cluster(), j.Row, p.h.name, p.w.now)
+			p.w.check.ByWindow(p.view().Cluster(), j.Row, p.h.name, p.w.now)
 		}
 		c := p.admission(j.Row, r.Endpoint, r.Name, r.Platform, r.Version, r.Format, j.Auto)
 		p.propose(c, func(res fleet.Result, err error) {
@@ -147,7 +147,7 @@ func (p *proc) unwait(w *waiter) {
 
 // stopAdmitting ends the window and sends everybody who waits elsewhere.
 func (p *proc) stopAdmitting(elsewhere string) {
-	p.w.check.windowEnds(p.form.Own().Cluster, p.h.name, p.w.now)
+	p.w.check.WindowEnds(p.form.Own().Cluster, p.h.name, p.w.now)
 	rows := p.list.Drop()
 	e := wire.NewError(wire.CodeNotLeader, elsewhere, "this machine does not lead a fleet that admits machines")
 	for _, row := range rows {

@@ -87,6 +87,7 @@ type Checker struct {
 	leaders map[termOf]string
 	last    map[string]*fleet.View // by machine
 	Err     *Violation
+	Slack   time.Duration // how exactly the time of an admission by a window is known
 }
 
 type position struct {
@@ -124,19 +125,21 @@ type pair struct {
 type ack struct {
 	epoch, revision uint64
 	pair            pair
-	what            ackKind
+	what            AckKind
 	released        bool // somebody tried to undo it since
 }
 
-type ackKind uint8
+// AckKind is what was acknowledged.
+type AckKind uint8
 
+// What people are told is done.
 const (
-	ackAdmitted ackKind = iota + 1
-	ackAwaited
-	ackForgotten
+	AckAdmitted AckKind = iota + 1
+	AckAwaited
+	AckForgotten
 )
 
-var ackNames = [...]string{ackAdmitted: "admission", ackAwaited: "pre-approval", ackForgotten: "revocation"}
+var ackNames = [...]string{AckAdmitted: "admission", AckAwaited: "pre-approval", AckForgotten: "revocation"}
 
 // window is a time in which a leader's window was open.
 type window struct {
@@ -178,7 +181,7 @@ func (c *Checker) Allow(cluster, id string, key identity.PublicKey, why string) 
 func (c *Checker) Remove(cluster, id string, key identity.PublicKey) {
 	acks := c.fleet(cluster).acks
 	for i := range acks {
-		if a := &acks[i]; a.pair == (pair{id, key}) && a.what != ackForgotten {
+		if a := &acks[i]; a.pair == (pair{id, key}) && a.what != AckForgotten {
 			a.released = true
 		}
 	}
@@ -186,12 +189,13 @@ func (c *Checker) Remove(cluster, id string, key identity.PublicKey) {
 
 // Window notes that a machine's auto-approve window is open for so long.
 func (c *Checker) Window(cluster, on string, from, length time.Duration) {
-	c.windowEnds(cluster, on, from)
+	c.WindowEnds(cluster, on, from)
 	f := c.fleet(cluster)
 	f.windows = append(f.windows, window{on, from, from + length})
 }
 
-func (c *Checker) windowEnds(cluster, on string, at time.Duration) {
+// WindowEnds notes that a machine's window is closed from now on.
+func (c *Checker) WindowEnds(cluster, on string, at time.Duration) {
 	f := c.fleet(cluster)
 	for i := range f.windows {
 		if w := &f.windows[i]; w.on == on && w.until > at {
@@ -200,11 +204,11 @@ func (c *Checker) windowEnds(cluster, on string, at time.Duration) {
 	}
 }
 
-// decidedByWindow notes that a leader admits a machine by its window; it must be open.
-func (c *Checker) decidedByWindow(cluster string, row enroll.RowID, on string, at time.Duration) {
+// ByWindow notes that a leader admits a machine by its window; it must be open.
+func (c *Checker) ByWindow(cluster string, row enroll.RowID, on string, at time.Duration) {
 	f := c.fleet(cluster)
 	for _, w := range f.windows {
-		if w.on == on && w.from <= at && at <= w.until {
+		if w.on == on && w.from-c.Slack <= at && at <= w.until+c.Slack {
 			c.Allow(cluster, row.ID, row.Key, "the window on "+on)
 			return
 		}
@@ -213,12 +217,12 @@ func (c *Checker) decidedByWindow(cluster string, row enroll.RowID, on string, a
 }
 
 // Acked notes what an operator was told is done, at a revision of a fleet.
-func (c *Checker) acked(cluster string, epoch, revision uint64, what ackKind, id string, key identity.PublicKey) {
+func (c *Checker) Acked(cluster string, epoch, revision uint64, what AckKind, id string, key identity.PublicKey) {
 	c.fleet(cluster).acks = append(c.fleet(cluster).acks, ack{epoch: epoch, revision: revision, pair: pair{id, key}, what: what})
 }
 
-// leads notes that a machine leads in a term.
-func (c *Checker) leads(who, cluster string, epoch, term uint64, id string) {
+// Leads notes that a machine leads in a term.
+func (c *Checker) Leads(who, cluster string, epoch, term uint64, id string) {
 	at := termOf{cluster, epoch, term}
 	if other, ok := c.leaders[at]; ok && other != id {
 		c.fail(RuleTwoLeaders, 0, who, "%s and %s lead fleet %s in term %d", short(other), short(id), short(cluster), term)
@@ -324,10 +328,10 @@ func (c *Checker) seeAcks(s Sight) {
 		}
 		there := v.Holds(a.pair.id, a.pair.key)
 		switch a.what {
-		case ackAwaited:
+		case AckAwaited:
 			_, awaited := v.PreApproved(a.pair.id, a.pair.key)
 			there = there || awaited || s.Mode == formation.Learner // learners are not told
-		case ackForgotten:
+		case AckForgotten:
 			_, there = v.Revoked(a.pair.key)
 		}
 		if !there {
@@ -342,8 +346,8 @@ func (a ack) after(v *fleet.View) bool {
 	return fleet.ComparePosition(a.epoch, a.revision, v.Epoch(), v.Revision()) > 0
 }
 
-// rested judges a leader when all is at rest: nothing that was acknowledged is still to come.
-func (c *Checker) rested(at time.Duration, who string, v *fleet.View) {
+// Rested judges a leader when all is at rest: nothing that was acknowledged is still to come.
+func (c *Checker) Rested(at time.Duration, who string, v *fleet.View) {
 	f := c.fleet(v.Cluster())
 	for _, a := range f.acks {
 		if a.after(v) && !f.excused(a, v.Epoch()) {
@@ -361,4 +365,11 @@ func (f *knownFleet) excused(a ack, epoch uint64) bool {
 		}
 	}
 	return false
+}
+
+// ByWindowOnce is ByWindow for whoever sees an admission only afterwards, and maybe again.
+func (c *Checker) ByWindowOnce(cluster string, row enroll.RowID, on string, at time.Duration) {
+	if c.fleet(cluster).allowed[pair{row.ID, row.Key}] == "" {
+		c.ByWindow(cluster, row, on, at)
+	}
 }

@@ -90,15 +90,15 @@ func (p *proc) approveRow(row enroll.Row) {
 			p.w.say(p.h, "could not admit %s: %v", r.Name, err)
 			return
 		}
-		p.acked(res, ackAdmitted, r.ID, r.Key)
+		p.acked(res, AckAdmitted, r.ID, r.Key)
 	})
 }
 
 // acked: a person was told that it is done.
-func (p *proc) acked(res fleet.Result, what ackKind, id string, key identity.PublicKey) {
+func (p *proc) acked(res fleet.Result, what AckKind, id string, key identity.PublicKey) {
 	v := p.view()
 	p.w.say(p.h, "says that the %s of %s is done at revision %d", ackNames[what], short(id), res.Revision)
-	p.w.check.acked(v.Cluster(), v.Epoch(), res.Revision, what, id, key)
+	p.w.check.Acked(v.Cluster(), v.Epoch(), res.Revision, what, id, key)
 }
 
 func doReject(w *World, h *host, arg string) {
@@ -141,7 +141,7 @@ func doWindow(w *World, h *host, arg string) {
 		w.check.Window(cluster, p.h.name, w.now, d)
 		w.say(p.h, "opens the window for %s", d)
 		for _, id := range ids {
-			w.check.decidedByWindow(cluster, id, p.h.name, w.now)
+			w.check.ByWindow(cluster, id, p.h.name, w.now)
 		}
 		p.admitRows(p.rowsOf(ids), true, nil)
 	})
@@ -150,7 +150,7 @@ func doWindow(w *World, h *host, arg string) {
 func doWindowOff(w *World, h *host, _ string) {
 	if p := w.admitterOf(h); p != nil {
 		p.list.Off(p.now())
-		w.check.windowEnds(p.view().Cluster(), p.h.name, w.now)
+		w.check.WindowEnds(p.view().Cluster(), p.h.name, w.now)
 	}
 }
 
@@ -183,7 +183,7 @@ func doAwait(w *World, h *host, arg string) {
 	w.check.Allow(p.view().Cluster(), id, key, "awaited on "+p.h.name)
 	p.propose(d.Command, func(res fleet.Result, err error) {
 		if err == nil && d.Do == fleet.DoPreApprove {
-			p.acked(res, ackAwaited, id, key)
+			p.acked(res, AckAwaited, id, key)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func doForget(w *World, h *host, arg string) {
 	w.check.Remove(v.Cluster(), id, key)
 	p.propose(d.Command, func(res fleet.Result, err error) {
 		if err == nil && d.Do == fleet.DoRemoveAndRevoke {
-			p.acked(res, ackForgotten, id, key)
+			p.acked(res, AckForgotten, id, key)
 		}
 	})
 }

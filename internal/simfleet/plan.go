@@ -41,6 +41,7 @@ type Kind struct {
 	Least, Most int           // machines
 	Span        time.Duration // until the calm
 	Gap         time.Duration // between two steps, at most
+	Without     []Act         // acts that whoever tells the story cannot do
 }
 
 // Draw makes a story of a seed. Each story leaves some acts out and favours others, so that rare things meet.
@@ -50,6 +51,9 @@ func Draw(seed uint64, k Kind) *Story {
 	s := &Story{Seed: seed, Machines: d.machines, Segments: d.segments(), Span: k.Span}
 	weights := make([]int, len(Acts))
 	for i, row := range Acts {
+		if slices.Contains(k.Without, row.Act) {
+			continue
+		}
 		if row.Act == ActBoot || row.Act == ActHeal || !d.one4() {
 			weights[i] = row.Weight * (1 + d.IntN(4))
 		}

@@ -121,7 +121,7 @@ func (w *World) tend() {
 func (w *World) rested() {
 	for _, h := range w.hosts {
 		if p := h.proc; p != nil && p.leads() {
-			w.check.rested(w.now, h.name, p.view())
+			w.check.Rested(w.now, h.name, p.view())
 		}
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package simfleet
+
+const slowed = 1
