@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -20,7 +19,6 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"pace-node/internal/fleet"
-	"pace-node/internal/wire"
 )
 
 var (
@@ -57,6 +55,15 @@ const (
 	clusterFile = "cluster"
 )
 
+// Times of elections. A voter whose leader was killed stands for election after one to two heartbeat timeouts, so that
+// writes are accepted again well within 3 s, a second attempt included; they stay far above what a busy disk or a poor
+// wireless link delays a heartbeat by, which raft sends ten times within one.
+const (
+	heartbeatTimeout = 800 * time.Millisecond
+	electionTimeout  = 800 * time.Millisecond
+	leaseTimeout     = 400 * time.Millisecond
+)
+
 // Layer carries raft streams between voters by node id; package netio has the one that the product uses. Dial takes a
 // node id, and is bounded by ctx.
 type Layer interface {
@@ -91,6 +98,9 @@ type Config struct {
 	// first entry begins it, by the key whose text is RecoveredBy, before Open returns.
 	Epoch       uint64
 	RecoveredBy string
+	// Seat opens the store of a member that is being promoted: one that is missing is made empty, raft fills it, and what it
+	// commits is only counted, since following the fleet is what applies it until the seat is adopted. The view stays empty.
+	Seat bool
 	// OnApply is called on the applier's goroutine for every applied command, in order, before Apply returns; it must not
 	// block. A start replays what no snapshot holds, and that is told too.
 	OnApply func(Entry)
@@ -110,11 +120,13 @@ type Consensus struct {
 	durable *pointed // store, as raft writes it
 	fsm     *machine
 	lead    chan bool
+	started chan struct{} // closed once raft is set
 	done    chan struct{}
 	wait    sync.WaitGroup
 	closed  sync.Once
 	err     error
 	heard   atomic.Int64 // commits
+	opened  time.Time
 
 	mu      sync.Mutex // closing, and adding to asked
 	closing bool
@@ -131,7 +143,7 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	path := filepath.Join(cfg.Dir, storeFile)
-	if _, err := os.Lstat(path); cfg.Bootstrap == nil && errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(path); cfg.Bootstrap == nil && !cfg.Seat && errors.Is(err, os.ErrNotExist) {
 		return nil, damaged(path, errors.New("it is missing, and the fleet is kept in it"))
 	}
 	if err := claimFolder(cfg); err != nil {
@@ -148,13 +160,14 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	if err != nil {
 		return nil, damaged(path, err)
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, snapshotsKept, logger)
+	files, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, snapshotsKept, logger)
 	if err != nil {
 		store.Close()
 		return nil, fmt.Errorf("open the snapshots in %s: %w", cfg.Dir, err)
 	}
-	c := &Consensus{cfg: cfg, store: store, lead: make(chan bool, 1), done: make(chan struct{})}
+	c := &Consensus{cfg: cfg, store: store, lead: make(chan bool, 1), done: make(chan struct{}), started: make(chan struct{}), opened: time.Now()}
 	c.fsm = newMachine(c)
+	snaps := &watched{SnapshotStore: files, fsm: c.fsm}
 	c.trans = newTransport(cfg.Layer, cfg.NodeID, logger)
 
 	conf := raft.DefaultConfig()
@@ -162,27 +175,42 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	conf.Logger = logger
 	conf.SnapshotThreshold = snapshotThreshold
 	conf.TrailingLogs = trailingLogs
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = heartbeatTimeout, electionTimeout, leaseTimeout
+	conf.ShutdownOnRemove = false // whoever is removed learns it from the fleet's state, and closes the store itself
 	notify := make(chan bool, 8)
 	conf.NotifyCh = notify
 
 	fail := func(err error) (*Consensus, error) {
 		c.trans.Close()
+		c.fsm.mark.close()
 		store.Close()
 		return nil, err
 	}
 	existing, err := raft.HasExistingState(store, store, snaps)
-	if err == nil && !existing {
+	if err == nil && !existing && !cfg.Seat {
 		err = errors.New("it holds no fleet")
 	}
 	if err != nil {
 		return fail(damaged(path, err))
 	}
+	if err := c.fsm.recall(cfg.Dir, store, files); err != nil {
+		return fail(err)
+	}
 	c.durable = newPointed(store, cfg)
 	if c.raft, err = raft.NewRaft(conf, c.fsm, c.durable, c.durable, snaps, c.trans); err != nil {
 		return fail(damaged(path, err))
 	}
+	close(c.started)
+	leaders := make(chan raft.Observation, 8)
+	c.raft.RegisterObserver(raft.NewObserver(leaders, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
 	c.wait.Add(1)
-	go c.follow(notify)
+	go c.follow(notify, leaders)
+	if cfg.Seat {
+		return c, nil
+	}
 	if err := c.settle(ctx); err != nil {
 		if full := c.WriteErr(); full != nil {
 			err = fmt.Errorf("the fleet's log in %s cannot be written: %w", cfg.Dir, full)
@@ -199,9 +227,10 @@ func (c *Consensus) settle(ctx context.Context) error {
 	if err := conf.Error(); err != nil {
 		return err
 	}
-	servers := conf.Configuration().Servers
-	if len(servers) != 1 || servers[0].ID != raft.ServerID(c.cfg.NodeID) {
-		return nil
+	for _, s := range conf.Configuration().Servers {
+		if (s.Suffrage == raft.Voter) != (s.ID == raft.ServerID(c.cfg.NodeID)) {
+			return nil
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, foundTimeout)
 	defer cancel()
@@ -234,20 +263,23 @@ func (c *Consensus) settle(ctx context.Context) error {
 	return nil
 }
 
-// follow passes leadership on, coalesced: a reader that was away sees the last state.
-func (c *Consensus) follow(notify <-chan bool) {
+// follow passes on who leads, coalesced: a reader that was away sees the last state.
+func (c *Consensus) follow(notify <-chan bool, leaders <-chan raft.Observation) {
 	defer c.wait.Done()
 	for {
+		var lead bool
 		select {
 		case <-c.done:
 			return
-		case lead := <-notify:
-			select {
-			case <-c.lead:
-			default:
-			}
-			c.lead <- lead
+		case lead = <-notify:
+		case <-leaders:
+			lead = c.IsLeader()
 		}
+		select {
+		case <-c.lead:
+		default:
+		}
+		c.lead <- lead
 	}
 }
 
@@ -296,7 +328,8 @@ func (c *Consensus) View() *fleet.View { return c.fsm.view.Load() }
 // Updates holds one value whenever the state changed since it was last read.
 func (c *Consensus) Updates() <-chan struct{} { return c.fsm.updates }
 
-// Leadership holds the latest gain (true) or loss (false) of leadership that was not read yet.
+// Leadership holds a value when this voter has gained (true) or lost leadership, or hears of another leader, and that was
+// not read yet.
 func (c *Consensus) Leadership() <-chan bool { return c.lead }
 
 // IsLeader reports whether this voter leads now.
@@ -314,12 +347,16 @@ func (c *Consensus) Term() uint64 { return c.raft.CurrentTerm() }
 // Commits counts the commands applied since Open.
 func (c *Consensus) Commits() uint64 { return uint64(c.heard.Load()) }
 
-// LastContact is how long ago this voter heard its leader: zero on the leader itself.
+// LastContact is how long ago this voter heard its leader, since it was opened where it heard none: zero on the leader
+// itself.
 func (c *Consensus) LastContact() time.Duration {
 	if c.IsLeader() {
 		return 0
 	}
-	return time.Since(c.raft.LastContact())
+	if at := c.raft.LastContact(); at.After(c.opened) {
+		return time.Since(at)
+	}
+	return time.Since(c.opened)
 }
 
 // Snapshot writes the state and shortens the log.
@@ -357,11 +394,18 @@ func (c *Consensus) Close() error {
 		close(c.done)
 		c.trans.Close()
 		c.wait.Wait()
+		c.fsm.mark.close()
 		if err := c.store.Close(); c.err == nil {
 			c.err = err
 		}
 	})
 	return c.err
+}
+
+// halt ends raft alone: what it holds stays as it is.
+func (c *Consensus) halt() {
+	<-c.started
+	c.raft.Shutdown()
 }
 
 // settleAsked takes no further command and lets those underway end: raft never answers one that its applier has not reached
@@ -419,138 +463,3 @@ func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
 		return ErrTimeout
 	}
 }
-
-// machine is raft's state machine: it forwards to fleet.State and publishes views.
-type machine struct {
-	c       *Consensus
-	view    atomic.Pointer[fleet.View]
-	updates chan struct{}
-
-	mu     sync.Mutex // guards what a learner's stream reads: ring and state
-	state  *fleet.State
-	ring   []Entry
-	failed error
-}
-
-type applied struct {
-	result fleet.Result
-	err    error
-}
-
-func newMachine(c *Consensus) *machine {
-	m := &machine{c: c, state: fleet.New(), updates: make(chan struct{}, 1)}
-	m.view.Store(m.state.View())
-	return m
-}
-
-// Apply implements raft.FSM.
-func (m *machine) Apply(l *raft.Log) any {
-	m.mu.Lock()
-	if m.failed != nil {
-		m.mu.Unlock()
-		return applied{err: m.failed}
-	}
-	prev := m.view.Load().Revision()
-	res, err := m.state.Apply(l.Data)
-	if err != nil {
-		// The entry is committed but this build cannot read it. Stopping here keeps the store for a later build; going on
-		// would make this voter's state differ from the others'.
-		m.failed = fmt.Errorf("%w (log index %d): %v; upgrade this machine", ErrFormatNewer, l.Index, err)
-		m.mu.Unlock()
-		m.c.cfg.Logger.Error("stopped before a log entry that this version cannot apply", "index", l.Index, "err", err)
-		go m.c.raft.Shutdown()
-		return applied{err: m.failed}
-	}
-	view := m.state.View()
-	entry := Entry{Prev: prev, Revision: view.Revision(), Command: l.Data}
-	if len(m.ring) == ringSize {
-		copy(m.ring, m.ring[1:])
-		m.ring = m.ring[:ringSize-1]
-	}
-	m.ring = append(m.ring, entry)
-	m.mu.Unlock()
-	m.publish(view)
-	m.c.heard.Add(1)
-	if m.c.cfg.OnApply != nil {
-		entry.View, entry.Result = view, res
-		m.c.cfg.OnApply(entry)
-	}
-	return applied{result: res}
-}
-
-func (m *machine) publish(v *fleet.View) {
-	m.view.Store(v)
-	select {
-	case m.updates <- struct{}{}:
-	default:
-	}
-}
-
-func (m *machine) since(revision uint64) ([]Entry, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if revision == m.state.View().Revision() {
-		return nil, true
-	}
-	for i, e := range m.ring {
-		if e.Prev == revision {
-			return append([]Entry(nil), m.ring[i:]...), true
-		}
-	}
-	return nil, false
-}
-
-func (m *machine) snapshotFor(learner string) (uint64, []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state.View().Revision(), m.state.SnapshotFor(learner)
-}
-
-func (m *machine) failure() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.failed
-}
-
-// Snapshot implements raft.FSM.
-func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.failed != nil {
-		return nil, m.failed
-	}
-	return saved(m.state.Snapshot()), nil
-}
-
-// Restore implements raft.FSM.
-func (m *machine) Restore(rc io.ReadCloser) error {
-	defer rc.Close()
-	b, err := io.ReadAll(io.LimitReader(rc, wire.MaxSnapshot+1))
-	if err != nil {
-		return err
-	}
-	st, err := fleet.Restore(b)
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	m.state, m.ring = st, nil
-	v := st.View()
-	m.mu.Unlock()
-	m.publish(v)
-	return nil
-}
-
-type saved []byte
-
-// Persist implements raft.FSMSnapshot.
-func (s saved) Persist(sink raft.SnapshotSink) error {
-	if _, err := sink.Write(s); err != nil {
-		sink.Cancel()
-		return err
-	}
-	return sink.Close()
-}
-
-// Release implements raft.FSMSnapshot.
-func (s saved) Release() {}

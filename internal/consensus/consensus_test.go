@@ -311,6 +311,10 @@ func crashChild(at string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	if err := c.AddNonvoter(context.Background(), "n-0001"); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	os.Exit(0)
 }
 

@@ -25,6 +25,7 @@ var Points = slices.Concat(
 		"consensus.commit.before", "consensus.commit.after",
 		"consensus.log.before", "consensus.log.after",
 		"consensus.term.before", "consensus.term.after",
+		"consensus.seats.before", "consensus.seats.after",
 	},
 )
 
@@ -61,8 +62,10 @@ func makeStore(cfg Config, path string) error {
 	id := raft.ServerID(cfg.NodeID)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = id, hclogOver(cfg.Logger)
-	first := raft.Configuration{Servers: []raft.Server{{ID: id, Address: raft.ServerAddress(cfg.NodeID)}}}
-	err = raft.BootstrapCluster(conf, store, store, raft.NewDiscardSnapshotStore(), nil, first)
+	if !cfg.Seat { // a seat's first configuration is its leader's
+		first := raft.Configuration{Servers: []raft.Server{{ID: id, Address: raft.ServerAddress(cfg.NodeID)}}}
+		err = raft.BootstrapCluster(conf, store, store, raft.NewDiscardSnapshotStore(), nil, first)
+	}
 	if err := errors.Join(err, store.Close()); err != nil {
 		return fail(err)
 	}

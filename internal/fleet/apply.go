@@ -101,6 +101,9 @@ func applyAdmit(ch *change) *refusal {
 		return refuse("upgrade it first", "the machine reads format %d, this fleet uses %d", m.reads(), ch.next.FormatInUse())
 	}
 	m.Role = RoleLearner
+	if ch.cmd.Seat {
+		m.Role = RoleVoterPending
+	}
 	if old := ch.member(m.ID); old != nil {
 		switch {
 		case old.Key == m.Key: // asked twice: it is a member already
@@ -145,6 +148,12 @@ func applyPreApprove(ch *change) *refusal {
 		return refuse("pacectl member show "+c.ID, "%s is a member already", c.ID)
 	}
 	p := PreApproval{ID: c.ID, Key: *c.Key, Seat: c.Seat, By: c.By, At: c.At}
+	if c.Endpoints != nil {
+		if r := checkEndpoints(*c.Endpoints); r != nil {
+			return r
+		}
+		p.Raft = c.Endpoints.Raft
+	}
 	at, found := slices.BinarySearchFunc(v.pre, p, comparePre)
 	if !found && len(v.pre) >= MaxPreApproved {
 		return refuse("let those come first, or forget some", "%d machines are awaited and no more can be", len(v.pre))
@@ -337,17 +346,23 @@ func applySetRole(ch *change) *refusal {
 	if r != nil {
 		return r
 	}
-	if old.Role == c.Role {
+	if old.Role == c.Role && old.OwnWish == c.OwnWish {
 		return nil
 	}
-	if !roleMove(old.Role, c.Role) {
+	if old.Role != c.Role && !roleMove(old.Role, c.Role) {
 		return refuse("pacectl member show "+c.ID, "a %s does not become a %q", old.Role, clip(string(c.Role)))
 	}
 	if old.Role == RoleVoter && ch.next.CountRole(RoleVoter) == 1 {
 		return refuse(hintVoter, "%s is the only voter", c.ID)
 	}
 	m := old.Member
-	m.Role = c.Role
+	m.Role, m.OwnWish = c.Role, c.OwnWish && c.Role == RoleLeaving
+	if c.Endpoints != nil {
+		if r := checkEndpoints(*c.Endpoints); r != nil {
+			return r
+		}
+		m.Endpoints.FC, m.Endpoints.Raft = cmp.Or(c.Endpoints.FC, m.Endpoints.FC), cmp.Or(c.Endpoints.Raft, m.Endpoints.Raft)
+	}
 	ch.put(m)
 	ch.audit("role", m.ID, string(old.Role)+" → "+string(m.Role))
 	return nil

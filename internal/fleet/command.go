@@ -102,6 +102,7 @@ type Command struct {
 	Auto      bool            `json:"auto,omitempty"`
 	Seat      bool            `json:"seat,omitempty"`
 	Role      Role            `json:"role,omitempty"`
+	OwnWish   bool            `json:"own_wish,omitempty"`
 	Value     string          `json:"value,omitempty"`
 	Why       string          `json:"why,omitempty"`
 	Boot      *Boot           `json:"boot,omitempty"`
@@ -133,6 +134,16 @@ func AdmitLearner(id string, key identity.PublicKey, name, platform, version str
 // PreApprove records a machine that is admitted as soon as it asks; seat says that it is to be a voter then.
 func PreApprove(id string, key identity.PublicKey, seat bool, by string, at int64) Command {
 	return Command{Kind: KindPreApprove, ID: id, Key: &key, Seat: seat, By: by, At: at}
+}
+
+// PreApproveSeat records a machine that is admitted, and promoted, as soon as it asks; raft is where its consensus port is
+// reached, empty where the machine's own word decides.
+func PreApproveSeat(id string, key identity.PublicKey, raft, by string, at int64) Command {
+	c := PreApprove(id, key, true, by, at)
+	if raft != "" {
+		c.Endpoints = &wire.Endpoints{Raft: raft}
+	}
+	return c
 }
 
 // Unapprove takes back every pre-approval of an id.
@@ -187,6 +198,22 @@ func MarkEstablished(why, by string, at int64) Command {
 // SetRole records the role that a member is wished to have. The reconciler of raft's configuration writes it.
 func SetRole(id string, role Role, by string, at int64) Command {
 	return Command{Kind: KindSetRole, ID: id, Role: role, By: by, At: at}
+}
+
+// Promote wishes a learner to become a voter; what e names is where it is reached from now on, an empty half stays as it is.
+func Promote(id string, e wire.Endpoints, by string, at int64) Command {
+	c := SetRole(id, RoleVoterPending, by, at)
+	if e != (wire.Endpoints{}) {
+		c.Endpoints = &e
+	}
+	return c
+}
+
+// LeaveVoters wishes a voter out of consensus, to be removed then: at its own wish, or forgotten with its key revoked.
+func LeaveVoters(id string, ownWish bool, by string, at int64) Command {
+	c := SetRole(id, RoleLeaving, by, at)
+	c.OwnWish = ownWish
+	return c
 }
 
 // MoveEndpoint records where a member is reached from now on; an empty half stays as it is.

@@ -27,7 +27,7 @@ func sharedHash(m *Member) [32]byte {
 	b = wire.AppendText(b, m.Endpoints.Raft)
 	b = wire.AppendU64(b, uint64(m.Admitted))
 	b = wire.AppendText(b, m.AdmittedBy)
-	b = wire.AppendU8(b, flags(m.Auto, m.Arrived))
+	b = wire.AppendU8(b, flags(m.Auto, m.Arrived, m.OwnWish))
 	return sha256.Sum256(b)
 }
 

@@ -40,6 +40,7 @@ type Member struct {
 	AdmittedBy string             `json:"admitted_by,omitempty"` // text of the key that signed the admission
 	Auto       bool               `json:"auto,omitempty"`        // admitted by the window
 	Arrived    bool               `json:"arrived,omitempty"`     // has announced itself since its admission
+	OwnWish    bool               `json:"own_wish,omitempty"`    // leaving at its own wish: its key is not revoked
 	Provision  Provision          `json:"provision,omitzero"`
 }
 

@@ -80,7 +80,7 @@ const (
 	hintReset  = "on that machine: pace-node --reset-identity; then it asks again under a new id"
 	hintKey    = "give <id>@<key> as the machine's --print-identity prints it"
 	hintList   = "pacectl member list"
-	hintVoter  = "keep this machine on: this version makes no other member a voter"
+	hintVoter  = "make another member a voter first: pace-node --cluster-admit=<id>=<host>:<port>"
 	hintWait   = "wait until it is gone: pacectl member list"
 	textRevoke = "the key named for %s is revoked and is never admitted again"
 	textOther  = "the key named for %s is another member's"
@@ -160,33 +160,6 @@ func (r *MembershipRule) say(id string) string { return strings.ReplaceAll(r.Tex
 
 func (r *MembershipRule) refusal(id string) *refusal { return &refusal{text: r.say(id), hint: r.Hint} }
 
-// reconcilerActions need somebody who brings raft's configuration to the wished roles, which this version does not have:
-// a wish that nobody carries out would be a promise not kept. Each says what to do instead; %s is the id, %k the key.
-var reconcilerActions = []struct {
-	Do         MembershipAction
-	Text, Hint string
-}{
-	{DoPromote, "%s stays a learner: this version does not change who votes", "leave it as it is: a learner keeps the fleet's state, follows it and is provisioned; keep the machine on that founded the fleet, its only voter"},
-	{DoPreApproveSeat, "%s can't be awaited as a voter: this version does not change who votes", "pace-node --cluster-admit-learner=%s@%k lets it join as a learner"},
-	{DoDemote, "%s stays a voter: this version does not change who votes", "leave it as it is"},
-	{DoLeaveVotersFirst, "%s stays a voter: this version does not change who votes", "leave it as it is"},
-}
-
-// instead is the refusal of an action that needs a reconciler.
-func (a MembershipAction) instead(id string, key *identity.PublicKey) (text, hint string, refused bool) {
-	for _, r := range reconcilerActions {
-		if r.Do != a {
-			continue
-		}
-		fill := []string{"%s", clip(id)}
-		if key != nil {
-			fill = append(fill, "%k", key.String())
-		}
-		return strings.NewReplacer(fill...).Replace(r.Text), strings.NewReplacer(fill...).Replace(r.Hint), true
-	}
-	return "", "", false
-}
-
 // subject says what the roster holds under an id.
 func (v *View) subject(id string) Subject {
 	m := v.record(id)
@@ -252,29 +225,48 @@ func (v *View) Decide(verb MembershipVerb, id string, key *identity.PublicKey, e
 		}
 	}
 	rule := lookupRule(verb, v.subject(id), v.keyRelation(id, key))
-	if text, hint, refused := rule.Do.instead(id, key); refused {
-		return Decision{Text: text, Hint: hint}
-	}
 	d := Decision{Do: rule.Do, Text: rule.say(id), Hint: rule.Hint}
 	switch rule.Do {
 	case DoPreApprove:
 		d.Command, d.Commit = PreApprove(id, *key, false, by, at), true
+	case DoPreApproveSeat:
+		d.Command, d.Commit = PreApproveSeat(id, *key, endpoint, by, at), true
+	case DoPromote:
+		e, _ := v.moved(id, endpoint)
+		d.Command, d.Commit = Promote(id, e, by, at), true
+	case DoDemote:
+		d.Command, d.Commit = SetRole(id, RoleLearner, by, at), true
+	case DoLeaveVotersFirst:
+		d.Command, d.Commit = LeaveVoters(id, verb == VerbLeave, by, at), true
 	case DoUnapprove:
 		d.Command, d.Commit = Unapprove(id, by, at), true
 	case DoRekey:
 		d.Command, d.Commit = Rekey(id, *key, by, at), true
 	case DoRemove:
 		d.Command, d.Commit = Leave(id, by, at), true
+		v.underway(&d, id, true, by, at)
 	case DoRemoveAndRevoke:
 		d.Command, d.Commit = Forget(id, by, at), true
 		if m := v.record(id); m != nil {
 			d.Text += ": " + m.Key.String()
 		}
+		v.underway(&d, id, false, by, at)
 	case DoRecordMove:
 		e, moved := v.moved(id, endpoint)
 		d.Command, d.Commit = MoveEndpoint(id, e, by, at), moved
 	}
 	return d
+}
+
+// underway turns the removal of a member that is being taken out of consensus into the wish for it: whoever does that
+// removes it once it is out. A machine that is forgotten meanwhile is not let go unrevoked.
+func (v *View) underway(d *Decision, id string, ownWish bool, by string, at int64) {
+	m := v.record(id)
+	if m == nil || m.Role != RoleLeaving {
+		return
+	}
+	d.Do, d.Text = DoLeaveVotersFirst, clip(id)+" is being taken out of consensus already"
+	d.Command, d.Commit = LeaveVoters(id, false, by, at), m.OwnWish && !ownWish
 }
 
 // moved returns the endpoints of a member whose consensus endpoint an operator names anew; where both shared a host the

@@ -22,6 +22,7 @@ type PreApproval struct {
 	ID   string             `json:"id"`
 	Key  identity.PublicKey `json:"key"`
 	Seat bool               `json:"seat,omitempty"` // is to be a voter
+	Raft string             `json:"raft,omitempty"` // its consensus endpoint, where an operator named it
 	By   string             `json:"by,omitempty"`
 	At   int64              `json:"at,omitempty"` // Unix seconds
 }
@@ -211,6 +212,15 @@ func (v *View) PreApproved(id string, key identity.PublicKey) (seat, ok bool) {
 		return false, false
 	}
 	return v.pre[at].Seat, true
+}
+
+// Awaited returns the pre-approval of an id and key.
+func (v *View) Awaited(id string, key identity.PublicKey) (PreApproval, bool) {
+	at, ok := slices.BinarySearchFunc(v.pre, PreApproval{ID: id, Key: key}, comparePre)
+	if !ok {
+		return PreApproval{}, false
+	}
+	return v.pre[at], true
 }
 
 // PreApprovedKey reports whether a machine is awaited under this key, whatever its id.

@@ -318,3 +318,25 @@ func (s *store) close() error {
 	}
 	return nil
 }
+
+// Install writes a state into a folder that nothing has open, in place of an older one: a voter that becomes a learner
+// goes on from what it applied. term is the highest that it took part in, of the recovery epoch.
+func Install(dir string, noSync bool, point func(string), snapshot []byte, epoch, confirmed uint64) error {
+	s, state, err := openStore(dir, noSync, point)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	fresh, err := fleet.Restore(snapshot)
+	if err != nil {
+		return err
+	}
+	was, v := state.View(), fresh.View()
+	if was.Cluster() == v.Cluster() && fleet.ComparePosition(was.Epoch(), was.Revision(), v.Epoch(), v.Revision()) >= 0 {
+		return nil
+	}
+	if t := (term{epoch, confirmed}); s.term.epoch < t.epoch || s.term.epoch == t.epoch && s.term.term < t.term {
+		s.term = t
+	}
+	return s.install(snapshot)
+}

@@ -153,7 +153,13 @@ func (n *Node) unwait(w *waiter, waits bool) {
 func (n *Node) admit(ctx context.Context, b *body, row enroll.RowID, r wire.EnrollRequest, req enroll.Request, auto bool) (revision uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	c := fleet.AdmitLearner(row.ID, row.Key, req.Name, req.Platform, req.Version, wire.Endpoints{FC: r.Endpoint}, req.Format, n.key.Public().String(), time.Now().Unix(), auto)
+	e := wire.Endpoints{FC: r.Endpoint}
+	awaited, _ := b.view().Awaited(row.ID, row.Key)
+	if awaited.Seat {
+		e.Raft = awaited.Raft
+	}
+	c := fleet.AdmitLearner(row.ID, row.Key, req.Name, req.Platform, req.Version, e, req.Format, n.key.Public().String(), time.Now().Unix(), auto)
+	c.Seat = awaited.Seat
 	res, err := b.propose(ctx, c)
 	if err != nil {
 		return 0, err

@@ -38,6 +38,16 @@ type body struct {
 	source  *follow.Source                      // beside cons: what learners follow
 	learner *follow.Learner                     // learner
 
+	seat      atomic.Pointer[seat]        // a learner that is to be a voter
+	seatSaid  atomic.Pointer[string]      // why it could not be opened
+	told      atomic.Pointer[wire.Roster] // a voter: what another one said of the roster, ahead of its own state
+	roster    *wire.Roster                // with which a voter becomes a learner; the loop's
+	lastTerm  uint64                      // raft's, when a voter's body was closed
+	turns     map[string]time.Time        // a leader: since when it works on each promotion; reconcile's
+	withdrawn map[string]stall            // and which it took back; reconcile's
+	nudges    chan struct{}               // a role may have changed
+	links     chan struct{}               // and who is kept a session with
+
 	ctx    context.Context
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
@@ -49,7 +59,8 @@ func (n *Node) openBody(ctx context.Context, rec statedir.Record) (*body, error)
 	if !ok {
 		return nil, fmt.Errorf("the formation record has the mode %q, which this version does not know", rec.Mode)
 	}
-	b := &body{n: n, mode: mode, cluster: rec.Cluster, began: time.Now()}
+	b := &body{n: n, mode: mode, cluster: rec.Cluster, began: time.Now(), turns: map[string]time.Time{}, withdrawn: map[string]stall{},
+		nudges: make(chan struct{}, 1), links: make(chan struct{}, 1)}
 	b.ctx, b.cancel = context.WithCancel(n.ctx)
 	var err error
 	if mode == formation.Learner {
@@ -72,12 +83,8 @@ func (b *body) openVoter(ctx context.Context, rec statedir.Record) error {
 		return err
 	}
 	b.raftPort = portOf(listener.Addr().String())
-	layer := netio.NewRaftLayer(netio.RaftConfig{
-		Key: n.key, NodeID: n.id, Cluster: rec.Cluster, Listen: listener, Dialer: n.cfg.Network.Dial, Logger: n.log,
-		Epoch: b.epoch, Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
-	})
+	layer := b.newLayer(listener)
 	b.layer = layer
-	n.raftPorts.opened(layer)
 	b.source = follow.NewSource(follow.SourceConfig{
 		Cluster: rec.Cluster,
 		State:   func() *fleet.View { return b.cons.View() },
@@ -133,6 +140,17 @@ func epochOf(rec statedir.Record) uint64 {
 		return 0
 	}
 	return rec.Recovery.Epoch
+}
+
+// newLayer opens the consensus port.
+func (b *body) newLayer(listener net.Listener) *netio.RaftLayer {
+	n := b.n
+	layer := netio.NewRaftLayer(netio.RaftConfig{
+		Key: n.key, NodeID: n.id, Cluster: b.cluster, Listen: listener, Dialer: n.cfg.Network.Dial, Logger: n.log,
+		Epoch: b.epoch, Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
+	})
+	n.raftPorts.opened(layer)
+	return layer
 }
 
 // founder is this machine as the first member of its own fleet, reached by other voters at raftPort.
@@ -192,6 +210,8 @@ func (b *body) start() {
 		}
 	})
 	if b.cons != nil {
+		b.wait.Go(b.keepLinks)
+		b.wait.Go(b.reconcile)
 		b.wait.Go(func() {
 			for {
 				select {
@@ -201,6 +221,8 @@ func (b *body) start() {
 					n.post(func(now time.Time) {
 						if n.body == b {
 							n.leadership(now)
+							n.ownRole(now, b, b.view())
+							b.nudge()
 						}
 					})
 				}
@@ -209,6 +231,7 @@ func (b *body) start() {
 		return
 	}
 	b.wait.Go(func() { _ = b.learner.Hold(b.ctx, n.reachVoter) }) // it ends with the body only
+	b.wait.Go(b.keepSeat)
 	b.wait.Go(func() {
 		if err := b.learner.Run(b.ctx, n.dialVoter); err != nil && b.ctx.Err() == nil && !errors.Is(err, follow.ErrForgotten) {
 			n.log.Error("following the fleet ended", "error", err.Error())
@@ -270,6 +293,7 @@ func (b *body) close() {
 		}
 	}
 	if b.cons != nil {
+		b.lastTerm = b.cons.Term()
 		if err := b.cons.Close(); err != nil {
 			b.n.log.Error("closing the consensus store", "error", err.Error())
 		}
@@ -284,25 +308,35 @@ var (
 	errRaftRole     = errors.New("the sender is no voter")
 )
 
+// state is what the layer's goroutines judge by: they start before the store is open, and nil is then.
+func (b *body) state() *fleet.View {
+	if c := b.opened.Load(); c != nil {
+		return c.View()
+	}
+	if b.learner != nil {
+		return b.learner.View()
+	}
+	return nil
+}
+
 // epoch is the recovery epoch of the state, 0 while the store is still being opened.
 func (b *body) epoch() uint64 {
-	if c := b.opened.Load(); c != nil {
-		return c.View().Epoch()
+	if v := b.state(); v != nil {
+		return v.Epoch()
 	}
 	return 0
 }
 
 // guard serves a raft stream only to a voter of the applied roster under its own key. raft itself checks none of this.
 func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
-	c := b.opened.Load()
-	if c == nil {
+	v := b.state()
+	if v == nil {
 		return errRaftStarting
 	}
-	v := c.View()
 	if h.Cluster != v.Cluster() {
 		return errRaftCluster
 	}
-	m, ok := v.Member(h.Source)
+	m, ok := b.sight(h.Source)
 	if !ok || m.Key != peer {
 		return errRaftKey
 	}
@@ -314,11 +348,10 @@ func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
 
 // resolve says where a voter is and under which key; the address decides nothing, the key does.
 func (b *body) resolve(id string) (endpoint string, key identity.PublicKey, err error) {
-	c := b.opened.Load()
-	if c == nil {
+	if b.state() == nil {
 		return "", key, errRaftStarting
 	}
-	m, ok := c.View().Member(id)
+	m, ok := b.sight(id)
 	if !ok {
 		return "", key, fmt.Errorf("no member has the id %q", id)
 	}
@@ -326,6 +359,9 @@ func (b *body) resolve(id string) (endpoint string, key identity.PublicKey, err 
 	var proven string
 	if n := b.n; n.ask(b.ctx, func(time.Time) { _, proven, _ = n.exchange.Lookup(id) }) == nil && proven != "" {
 		endpoint = proven
+	}
+	if endpoint == "" {
+		return "", key, fmt.Errorf("no consensus endpoint of %q is known", id)
 	}
 	return endpoint, m.Key, nil
 }
@@ -366,13 +402,12 @@ func (n *Node) archiveOthers(rec statedir.Record) error {
 		if err != nil {
 			return err
 		}
-		if owner == rec.Cluster && s.keep {
-			continue
+		// Of its own fleet a voter keeps what it followed and a learner its seat's store: the term and the vote that it
+		// holds must outlive a demotion.
+		if owner == rec.Cluster || owner == "" && s.keep {
+			continue // without a name a crash came before it was given one: nothing is in it yet
 		}
 		if owner == "" {
-			if s.keep {
-				continue // a crash came before it was named: nothing is in it yet
-			}
 			owner = rec.Cluster
 		}
 		if s.keep && rec.Established {

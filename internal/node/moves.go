@@ -117,6 +117,9 @@ func (n *Node) move(now time.Time, a formation.Action) {
 		if parting[tr.Effect] {
 			n.partFrom(was)
 		}
+		if tr.On == formation.SeatedAsLearner {
+			n.keepState(old)
+		}
 		fresh, rec, err := n.rebuild(ctx, rec)
 		if err != nil {
 			return // stopping: the next start finishes the move

@@ -210,9 +210,6 @@ func (n *Node) leadership(now time.Time) {
 	}
 	n.led = leads
 	n.publish(now)
-	if n.body != nil && n.body.source != nil {
-		n.body.source.Beat()
-	}
 	if !leads {
 		n.provisioner.Lead(false)
 		elsewhere := n.leader().endpoint

@@ -115,6 +115,22 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 		rec.PutAway, rec.Established = true, true
 		rec.Joined = &statedir.Joined{Signer: a.From.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}
 		rec.Remembered = n.rememberedIn(roster)
+	case formation.EffectAdoptSeat:
+		rec.Established = true
+		if a.Transition.To == formation.Learner {
+			if n.body == nil || n.body.roster == nil {
+				return rec, fmt.Errorf("this voter becomes a learner and knows no roster to follow by")
+			}
+			roster, err := json.Marshal(n.body.roster)
+			if err != nil {
+				return rec, err
+			}
+			signer := n.key.Public().String() // a founder admitted itself
+			if rec.Joined != nil {
+				signer = rec.Joined.Signer
+			}
+			rec.Joined = &statedir.Joined{Signer: signer, Roster: roster, At: now.Unix()}
+		}
 	case formation.EffectMintNew:
 		var random [16]byte
 		n.cfg.Entropy(random[:])

@@ -198,6 +198,7 @@ func (n *Node) Stop() {
 	n.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 		defer cancel()
+		n.stepAside(ctx)
 		n.provisioner.Stop(ctx)
 		n.cancel()
 		close(n.quit)
@@ -222,6 +223,17 @@ func (n *Node) Stop() {
 		close(n.stopped)
 	})
 	<-n.stopped
+}
+
+// stepAside has another voter lead before this machine goes: nobody waits for an election then.
+func (n *Node) stepAside(ctx context.Context) {
+	b := n.serving.Load()
+	if !b.leads() || len(b.cons.View().Voters()) < 2 {
+		return
+	}
+	if err := b.handOver(ctx); err != nil {
+		n.log.Warn("leadership not handed over before the stop", "error", err.Error())
+	}
 }
 
 // shutDownAfter lets the answer of the step that ends this process reach the leader first.

@@ -95,9 +95,10 @@ func (n *Node) member(key identity.PublicKey) bool {
 // memberSession is a session with a member by its roster key, opened if there is none and an endpoint of it is known. Its
 // endpoints are tried in turn, each for a dial's time as long as another one is left.
 func (n *Node) memberSession(ctx context.Context, m fleet.Member, endpoints []string) (*netio.Session, error) {
-	if s := n.hub.ByKey(m.Key); s != nil {
+	if s := n.hub.ByKey(m.Key); s != nil && len(endpoints) == 0 {
 		return s, nil
 	}
+	// Also where there is one: while it is being opened this machine has not said yet who it is.
 	last := errors.New("no endpoint of it is known")
 	for i, e := range endpoints {
 		dial, cancel := ctx, context.CancelFunc(func() {})
@@ -225,10 +226,8 @@ func (n *Node) announce(now time.Time) {
 	if n.body == nil {
 		return
 	}
-	if n.body.cons != nil {
-		if n.body.leads() {
-			n.recordAnnounce(n.id, n.announcement())
-		}
+	if n.body.leads() {
+		n.recordAnnounce(n.id, n.announcement())
 		return
 	}
 	for _, s := range n.voterSessions() {
@@ -271,7 +270,7 @@ func (n *Node) announceTo(_ time.Time, s *netio.Session) {
 // before it has applied the fleet's state and knows who leads: until then it would refuse the leader that comes to work.
 func (n *Node) tellStarts() {
 	b := n.body
-	if b == nil || b.learner == nil || b.view().Cluster() == "" || n.leader().key.IsZero() {
+	if b == nil || b.leads() || b.view().Cluster() == "" || n.leader().key.IsZero() {
 		return
 	}
 	var untold []*netio.Session

@@ -222,10 +222,14 @@ func (s *sim) joined(n, m *Node) {
 	s.want(time.Minute, m.name+" follows "+n.name, func() bool { return follows(m, n) })
 }
 
-// follows reports whether m is a learner of the fleet of leader, hears it, and has its state applied.
+// follows reports whether m is a learner of the fleet of leader, hears of it over a voter, and has its state applied.
 func follows(m, leader *Node) bool {
 	b := m.serving.Load()
-	return b != nil && b.learner != nil && b.learner.Status().Following == leader.id && m.Mode() == formation.Learner && m.View().Cluster() == leader.View().Cluster() && m.View().Revision() == leader.View().Revision()
+	if b == nil || b.learner == nil {
+		return false
+	}
+	st := b.learner.Status()
+	return st.Following != "" && st.LeaderID == leader.id && m.Mode() == formation.Learner && m.View().Cluster() == leader.View().Cluster() && m.View().Revision() == leader.View().Revision()
 }
 
 // oneFleet reports whether all but the leader are its learners.

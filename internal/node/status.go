@@ -39,7 +39,9 @@ func (n *Node) pictured() control.View {
 			out.LeaderSilentMS = silent.Milliseconds()
 		}
 	default:
-		out.LeaderSilentMS = b.cons.LastContact().Milliseconds()
+		if silent := b.cons.LastContact(); silent > tellSilence {
+			out.LeaderSilentMS = silent.Milliseconds()
+		}
 		out.VotersHeard = 1
 	}
 	for _, m := range v.Voters() {
@@ -84,6 +86,14 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			out.Entries = append(out.Entries, control.AuditEntry{At: e.At, By: e.By, Did: e.What, What: what, Revision: e.Revision})
 		}
 		return encode(out)
+	}
+	if r.What == "seat" { // asked by the leader that promotes this machine
+		return encode(n.seatReport())
+	}
+	if r.What == "roster" { // asked by a voter that heard no leader
+		v := n.view.Load()
+		m, _ := v.ByKey(p.Key)
+		return encode(v.Roster(m.ID))
 	}
 	return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("there is no status of %q", wire.Printable(r.What)), "node, cluster, conditions or audit")
 }

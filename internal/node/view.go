@@ -43,6 +43,12 @@ func (n *Node) publish(time.Time) {
 	}
 	if old := n.leads.Load(); old == nil || *old != l {
 		n.leads.Store(&l)
+		if b != nil {
+			b.link()
+			if b.source != nil {
+				b.source.Beat() // followers learn of it now
+			}
+		}
 		if n.form != nil && n.exchange != nil {
 			n.refreshSelf(time.Now())
 		}
@@ -76,11 +82,8 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 		}
 	}
 	for _, s := range n.hub.Sessions() {
-		if _, revoked := v.Revoked(s.Peer()); revoked && s.Inbound() {
-			n.effect(func(ctx context.Context) {
-				n.lastWord(ctx, s)
-				s.Close(errRevoked)
-			})
+		if _, revoked := v.Revoked(s.Peer()); revoked {
+			n.endRevoked(s)
 		}
 	}
 	if m, ok := v.Member(n.id); ok {
@@ -112,6 +115,9 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	n.showFleet(v, own)
 	n.leadership(now)
 	n.tellStarts()
+	b.nudge()
+	b.link()
+	n.ownRole(now, b, v)
 }
 
 var errRevoked = errors.New("the fleet has forgotten this machine")
@@ -143,6 +149,7 @@ func (n *Node) confirmOwn(m fleet.Member) {
 func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	voters := v.Voters()
 	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s on one voter", plural(v.Len()-1, "machine depends", "machines depend")), seatFor(v)...)
+	n.board.Set(len(voters) == 2, "two-voter-fleet", "both of two voters must answer for anything to be decided", seatFor(v)...)
 	n.showPaused()
 	if holder := v.HolderBack(); holder != "" {
 		n.board.Raise("mixed-node-versions", control.Word(holder)+" runs a version that holds the fleet's format back")

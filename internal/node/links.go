@@ -1,0 +1,164 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pace-node/internal/fleet"
+	"pace-node/internal/netio"
+	"pace-node/internal/wire"
+)
+
+const (
+	// linkRetry and linkRetryMost are the waits before a voter that did not answer is dialled again.
+	linkRetry     = time.Second
+	linkRetryMost = 15 * time.Second
+	// linkJitter is how far a wait may be from its middle, as a part of it.
+	linkJitter = 0.5
+	// tellSilence is after how long without a leader a voter asks the others who votes: longer than an election.
+	tellSilence = 3 * time.Second
+)
+
+// linkState is when a voter may be dialled again.
+type linkState struct {
+	next time.Time
+	wait time.Duration
+}
+
+// keepLinks keeps a voter's sessions with every other voter: the leader comes to its members over these, and they tell it
+// what they are.
+func (b *body) keepLinks() {
+	links := map[string]*linkState{}
+	tick := time.NewTicker(seatBeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-tick.C:
+		case <-b.links:
+		}
+		b.dialLinks(links)
+		if !b.leads() && b.cons.LastContact() >= tellSilence {
+			b.askRosters()
+		}
+	}
+}
+
+// link has the sessions looked at now.
+func (b *body) link() {
+	select {
+	case b.links <- struct{}{}:
+	default:
+	}
+}
+
+// linked are whom this machine keeps a session with.
+func (b *body) linked() []fleet.Member {
+	var out []fleet.Member
+	for _, m := range b.voters() {
+		if m.ID != b.n.id {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// voters are the fleet's as this machine sees them: those of its state, and those that it was told of.
+func (b *body) voters() []fleet.Member {
+	out := b.view().Voters()
+	if h := b.told.Load(); h != nil {
+		for _, v := range h.Voters {
+			if m, ok := b.sight(v.ID); ok {
+				if known, in := b.view().Member(v.ID); !in || known.Role != fleet.RoleVoter {
+					out = append(out, m)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (b *body) dialLinks(links map[string]*linkState) {
+	n := b.n
+	now := time.Now()
+	for _, m := range b.linked() {
+		if n.hub.ByKey(m.Key) != nil {
+			delete(links, m.ID)
+			continue
+		}
+		l := links[m.ID]
+		if l == nil {
+			l = &linkState{next: now, wait: linkRetry}
+			links[m.ID] = l
+		}
+		if now.Before(l.next) {
+			continue
+		}
+		l.next = now.Add(time.Duration(float64(l.wait) * (1 - linkJitter + 2*linkJitter*n.cfg.Random())))
+		l.wait = min(2*l.wait, linkRetryMost)
+		b.wait.Go(func() { b.dialLink(m) })
+	}
+}
+
+// dialLink opens one session and says there who this is.
+func (b *body) dialLink(m fleet.Member) {
+	n := b.n
+	ctx, cancel := context.WithTimeout(b.ctx, callTimeout)
+	defer cancel()
+	s, err := n.voterSession(ctx, m)
+	if err != nil {
+		n.log.Debug("no session with a voter", "voter", m.ID, "error", err.Error())
+		return
+	}
+	n.post(func(now time.Time) {
+		if n.body == b {
+			n.announceTo(now, s)
+		}
+	})
+}
+
+// askRosters asks the other voters who votes. A voter that was away while others took seats would refuse their streams for
+// ever otherwise; one that was removed meanwhile hears of it here.
+func (b *body) askRosters() {
+	for _, m := range b.voters() {
+		if m.ID == b.n.id {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(b.ctx, seatAskTimeout)
+		var r wire.Roster
+		err := b.n.askStatus(ctx, m, "roster", &r)
+		cancel()
+		b.toldBy(m, r, err)
+	}
+}
+
+// toldBy takes what another voter said of the roster.
+func (b *body) toldBy(m fleet.Member, r wire.Roster, err error) {
+	n := b.n
+	var refused *wire.Error
+	if errors.As(err, &refused) && (refused.Code == wire.CodeRevoked || refused.Code == wire.CodeNotMember) {
+		n.post(func(now time.Time) { n.outOfFleet(now, b, refused.Code == wire.CodeRevoked, 0) })
+		return
+	}
+	v := b.state()
+	if err != nil || r.Cluster != b.cluster || r.Epoch != v.Epoch() || r.Revision <= v.Revision() {
+		return
+	}
+	if old := b.told.Load(); old == nil || r.Revision > old.Revision {
+		b.told.Store(&r)
+	}
+	if r.Self.ID == n.id && r.Self.Key == n.key.Public().String() && r.Self.Role == string(fleet.RoleLearner) {
+		n.post(func(now time.Time) { n.seatedAsLearner(now, b, r) })
+	}
+}
+
+// endRevoked closes the sessions of a key that the state has just revoked. A follower is first sent everything up to and
+// including the entry that says so.
+func (n *Node) endRevoked(s *netio.Session) {
+	n.effect(func(ctx context.Context) {
+		n.lastWord(ctx, s)
+		s.Close(errRevoked)
+	})
+}
