@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"pace-node/internal/formation"
-	"pace-node/internal/identity"
 	"pace-node/internal/netio"
 )
 
@@ -315,47 +314,3 @@ func TestSimTargetClosed(t *testing.T) {
 		s.never(50*time.Second, "it asks whom it may not", func() bool { return b.Mode() != formation.Solitary })
 	})
 }
-
-// pinned is --fleet-id.
-func pinned(cluster string, keys ...*Node) tweak {
-	p := &formation.Pin{Cluster: cluster}
-	for _, n := range keys {
-		p.Keys = append(p.Keys, n.Key())
-	}
-	return func(c *Config) { c.Settings.FleetID = p.String() }
-}
-
-// TestSimPinByALearnersWord: a pinned machine that hears only a learner of its fleet, whose key is not pinned, asks the
-// leader that the learner names; the learner is no impostor, and what it says of itself is not believed.
-func TestSimPinByALearnersWord(t *testing.T) {
-	simulate(t, 110, func(t *testing.T, s *sim) {
-		a := s.boot(0)
-		time.Sleep(2 * time.Second)
-		b := s.boot(1)
-		s.joined(a, b)
-		s.deaf(between(0, 2)) // the leader is not heard
-		c := s.boot(2, pinned(a.View().Cluster(), a))
-		s.want(20*time.Second, "it asks the leader", func() bool { return asks(c, a) })
-		if keys := owns(c).Target.Keys; len(keys) != 1 || keys[0] != a.Key() {
-			t.Errorf("answers count by %v", keys)
-		}
-		if _, ok := condition(c, "foreign-fleet-visible"); ok {
-			t.Error("the fleet's own learner is an impostor")
-		}
-		s.joined(a, c)
-		if _, ok := condition(c, "pin-disagrees"); ok {
-			t.Error("it is in the fleet of its pin")
-		}
-		// The pin that is printed is the one to paste, on each of its machines.
-		for _, n := range s.nodes {
-			text := n.pinToPaste().String()
-			p, err := formation.ParsePin(text)
-			if err != nil || p.String() != text || p.Cluster != a.View().Cluster() || !slices.Equal(p.Keys, []PublicKey{a.Key()}) {
-				t.Errorf("%s prints %q: %v", n.name, text, err)
-			}
-		}
-	})
-}
-
-// PublicKey is spelled short here.
-type PublicKey = identity.PublicKey
