@@ -12,6 +12,7 @@ const (
 	WordDryRun = "dry-run"
 	WordForce  = "force"
 	WordYes    = "yes"
+	WordPass   = "passphrase-file"
 )
 
 // WordFlag is a flag of some words of pacectl. Beside any other word it is refused: a verb would do what it was asked not
@@ -31,8 +32,10 @@ var WordFlags = []WordFlag{
 		Help: "says what is so anyway: the helper is asked and nothing is configured"},
 	{Name: WordForce, Of: [][]string{{"fleet", "leave"}}, Why: "which goes without the fleet's word then",
 		Help: "go alone, without asking the fleet, which still lists this machine then"},
-	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}}, Why: "which asks for the fleet's id back",
+	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}, {"fleet", "restore"}}, Why: "which asks for the fleet's id back",
 		Help: "the fleet's id, given back without being asked for it: for scripts", Check: checkID},
+	{Name: WordPass, Metavar: "FILE", Of: [][]string{{"fleet", "backup"}, {"fleet", "restore"}}, Why: "which asks the terminal for the passphrase otherwise",
+		Help: "the file whose one line is the backup's passphrase, - for stdin; never the passphrase itself", Check: checkPath},
 }
 
 // Words names the words that a flag belongs to.

@@ -12,9 +12,10 @@ var wantWordFlags = map[string]struct {
 	words []string
 	value bool
 }{
-	"dry-run": {[]string{"queue run-helper"}, false},
-	"force":   {[]string{"fleet leave"}, false},
-	"yes":     {[]string{"fleet leave", "fleet recover", "fleet accept"}, true},
+	"dry-run":         {[]string{"queue run-helper"}, false},
+	"force":           {[]string{"fleet leave"}, false},
+	"yes":             {[]string{"fleet leave", "fleet recover", "fleet accept", "fleet restore"}, true},
+	"passphrase-file": {[]string{"fleet backup", "fleet restore"}, true},
 }
 
 func checkWordFlags() error {

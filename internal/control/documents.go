@@ -48,6 +48,26 @@ const (
 	DecisionRejected = "rejected"
 )
 
+// FounderState is what a backup holds of the fleet.
+type FounderState struct {
+	Cluster  string
+	Epoch    uint64
+	Revision uint64
+	Members  int
+	State    []byte
+}
+
+// Restoring is what a backup holds, as its reader tells before anything is changed.
+type Restoring struct {
+	Cluster  string
+	Name, ID string
+	Epoch    uint64 // that the restore would begin
+	Revision uint64
+	Members  int
+	At       int64 // Unix seconds; when it was written
+	Version  string
+}
+
 // EnrollList is the answer of EnrollControl list.
 type EnrollList struct {
 	V       int         `json:"v"`
@@ -187,6 +207,18 @@ type RecoverPreview struct {
 	Voters  []RecoverVoter `json:"voters"`  // the others
 	Members int            `json:"members"` // of the fleet, this machine included
 	Lost    []string       `json:"lost"`    // what it may lose, a sentence each
+}
+
+// BackupPart is the answer of Status "backup", to this machine's own administrators: a part of the fleet's state.
+type BackupPart struct {
+	V        int    `json:"v"`
+	Cluster  string `json:"cluster"`
+	Epoch    uint64 `json:"epoch"`
+	Revision uint64 `json:"revision"`
+	Members  int    `json:"members"`
+	Total    uint64 `json:"total"` // bytes of the whole
+	Offset   uint64 `json:"offset"`
+	Bytes    []byte `json:"bytes"` // base64
 }
 
 // RecoverVoter is another voter of a fleet that is to be recovered.

@@ -23,6 +23,7 @@ type fakeNode struct {
 	denied   *wire.Error
 	fail     error // answered by every verb
 	status   map[string]any
+	statusOf func(wire.StatusRequest) (any, error) // in the place of status
 	list     EnrollList
 	queue    map[string]any
 	clusters []wire.ClusterRequest
@@ -123,6 +124,13 @@ func (f *fakeNode) Status(ctx context.Context, _ Peer, r wire.StatusRequest) (js
 		if err := f.slow(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if f.statusOf != nil {
+		doc, err := f.statusOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return EncodeDocument(doc)
 	}
 	return EncodeDocument(f.status[r.What])
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"pace-node/internal/config"
@@ -140,4 +141,89 @@ func (r *runner) accept(ctx context.Context, args []string) (Printable, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// backupTries is how often the state is fetched anew when it changes between two of its parts.
+const backupTries = 5
+
+func (r *runner) backup(ctx context.Context, args []string) (Printable, error) {
+	if err := r.here("fleet backup"); err != nil {
+		return nil, err
+	}
+	if r.deps.Backup == nil || r.deps.Passphrase == nil {
+		return nil, errors.New("this program cannot read the state directory")
+	}
+	s, err := r.founderState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pass, err := r.deps.Passphrase(r.flags[config.WordPass], "Passphrase of the backup: ", true)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.deps.Backup(ctx, args[0], pass, s)
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// founderState fetches the fleet's state from this machine's node, part by part.
+func (r *runner) founderState(ctx context.Context) (FounderState, error) {
+	var s FounderState
+	if err := r.connect(ctx); err != nil {
+		return s, err
+	}
+	for try := 1; ; try++ {
+		s = FounderState{}
+		var req wire.StatusRequest
+		for {
+			req = wire.StatusRequest{What: "backup", Offset: uint64(len(s.State)), Revision: s.Revision}
+			p, err := ask[BackupPart](ctx, r.client.Call, wire.VerbStatus, req)
+			var e *wire.Error
+			if errors.As(err, &e) && e.Code == wire.CodeBusy && try < backupTries && req.Offset > 0 {
+				break // somebody else fetched one meanwhile
+			}
+			if err != nil {
+				return s, err
+			}
+			if p.Total > wire.MaxSnapshot || p.Offset != req.Offset || len(p.Bytes) == 0 || uint64(len(p.Bytes)) > p.Total-p.Offset {
+				return s, errors.New("the node's answer is no part of a state")
+			}
+			s.Cluster, s.Epoch, s.Revision, s.Members = p.Cluster, p.Epoch, p.Revision, p.Members
+			if s.State = append(s.State, p.Bytes...); uint64(len(s.State)) == p.Total {
+				return s, nil
+			}
+		}
+	}
+}
+
+func (r *runner) restore(ctx context.Context, args []string) (Printable, error) {
+	if err := r.here("fleet restore"); err != nil {
+		return nil, err
+	}
+	if r.deps.Restore == nil || r.deps.Passphrase == nil {
+		return nil, errors.New("this program cannot write the state directory")
+	}
+	pass, err := r.deps.Passphrase(r.flags[config.WordPass], "Passphrase of the backup: ", false)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.deps.Restore(ctx, args[0], pass, func(s Restoring) error {
+		fmt.Fprint(r.stderr, s.Text())
+		return r.confirm(r.given(nil), s.Cluster, fmt.Sprintf("make this machine %s, the only voter of that fleet under recovery epoch %d, and put its own identity away", Word(s.ID), s.Epoch))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// Text is what a person reads before a backup is put in this machine's place.
+func (s *Restoring) Text() string {
+	var l lines
+	l.add("machine %s %s of fleet %s, as it was %s at revision %d, with %d members", Word(s.ID), Word(s.Name), Word(s.Cluster), date(s.At), s.Revision, s.Members)
+	l.add("may be lost: what the fleet committed after that")
+	l.add("note: if the machine itself still runs, stop it for good: two machines under one key are a copy of each other")
+	return l.String()
 }

@@ -26,7 +26,14 @@ type RunDeps struct {
 	PeekIdentity func(ctx context.Context) (Identity, error)
 	// ResetIdentity archives this machine's identity; Said tells where.
 	ResetIdentity func(ctx context.Context) (Done, error)
-	Stdin         io.Reader // nil: nothing is asked back
+	// Passphrase reads one from a file, "-" for stdin, or, where the file is "", from the terminal without showing it; twice
+	// has it typed a second time.
+	Passphrase func(file, prompt string, twice bool) ([]byte, error)
+	// Backup seals this machine with its fleet's state into a file that does not exist yet.
+	Backup func(ctx context.Context, file string, passphrase []byte, s FounderState) (Done, error)
+	// Restore opens a backup, has sure confirm what it holds, and puts it in the place of this machine's identity.
+	Restore func(ctx context.Context, file string, passphrase []byte, sure func(Restoring) error) (Done, error)
+	Stdin   io.Reader // nil: nothing is asked back
 }
 
 // redirects is how many times a not-leader redirect is followed: to the leader,
@@ -66,6 +73,8 @@ var verbs = []verb{
 	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "take this machine out of its fleet, or give up what it asks; its key is not revoked", (*runner).leave},
 	{"", "fleet recover", false, "[FLEET-ID]", 0, 1, "make this machine the only voter of its fleet, whose voters are lost for good", (*runner).recover},
 	{"", "fleet accept", false, "KEY [HOST:PORT]", 1, 2, "follow the machine of that key, which recovered this machine's fleet", (*runner).accept},
+	{"", "fleet backup", false, "FILE", 1, 1, "seal this voter, its key and the fleet's state into a file", (*runner).backup},
+	{"", "fleet restore", false, "FILE", 1, 1, "make this machine, whose node is stopped, the one that a backup holds: the only voter of its fleet", (*runner).restore},
 	{"enroll-list", "enroll list", true, "", 0, 0, "the machines that wait, each with its key", (*runner).enrollList},
 	{"enroll-approve", "enroll approve", false, "ID@KEY", 1, 1, "admit a waiting machine whose key you have compared", (*runner).enrollApprove},
 	{"enroll-reject", "enroll reject", false, "ID[@KEY]", 1, 1, "refuse a waiting machine", (*runner).enrollReject},

@@ -39,6 +39,12 @@ type nodes map[string]*fakeNode
 // socket exists.
 func (f nodes) run(t *testing.T, call config.VerbCall, cfg config.Config, stdin string) (exit int, stdout, stderr string) {
 	t.Helper()
+	return f.runWith(t, call, cfg, stdin, func(*RunDeps) {})
+}
+
+// runWith also changes what the verb is given of its machine.
+func (f nodes) runWith(t *testing.T, call config.VerbCall, cfg config.Config, stdin string, change func(*RunDeps)) (exit int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	deps := RunDeps{
 		AdminPaths: []string{filepath.Join(shortDir(t), "none.sock")},
@@ -61,6 +67,7 @@ func (f nodes) run(t *testing.T, call config.VerbCall, cfg config.Config, stdin 
 	if own := f[""]; own != nil {
 		deps.AdminPaths[0], _ = serveAdmin(t, own)
 	}
+	change(&deps)
 	exit = Run(context.Background(), call, cfg, &out, &errs, deps)
 	return exit, out.String(), errs.String()
 }
@@ -390,50 +397,6 @@ func TestPreapproveList(t *testing.T) {
 	}
 }
 
-func TestLeaveAsksBack(t *testing.T) {
-	node := leaderNode()
-	exit, _, errs := nodes{"": node}.run(t, words("fleet", "leave"), config.Config{}, cluster1+"\n")
-	if exit != 0 || len(node.clusters) != 1 || !strings.Contains(errs, cluster1) {
-		t.Errorf("%d %q %v", exit, errs, node.clusters)
-	}
-	node = leaderNode()
-	if exit, _, _ = (nodes{"": node}).run(t, words("fleet", "leave"), config.Config{}, "no\n"); exit != 2 || len(node.clusters) != 0 {
-		t.Errorf("%d %v", exit, node.clusters)
-	}
-	for args, want := range map[string]int{cluster1: 0, idA: 2} {
-		if exit, _, errs := (nodes{"": leaderNode()}).run(t, words("fleet", "leave", args), config.Config{}, ""); exit != want {
-			t.Errorf("%s: %d %q, want %d", args, exit, errs, want)
-		}
-		call := words("fleet", "leave")
-		call.Flags = map[string]string{config.WordYes: args, config.WordForce: "true"}
-		node := leaderNode()
-		if exit, _, errs := (nodes{"": node}).run(t, call, config.Config{JSON: true}, ""); exit != want || want == 0 && !node.clusters[0].Force {
-			t.Errorf("--yes=%s --force: %d %q %+v, want %d", args, exit, errs, node.clusters, want)
-		}
-	}
-	// It is about the machine on which it is typed, whoever leads.
-	other := leaderNode()
-	other.fail = wire.NewError(wire.CodeNotLeader, "10.0.0.1:6674", "")
-	if exit, _, _ := (nodes{"": other, "10.0.0.1:6674": leaderNode()}).run(t, words("fleet", "leave", cluster1), config.Config{}, ""); exit != config.ExitNobody {
-		t.Errorf("it followed a redirect: %d", exit)
-	}
-	far := leaderNode()
-	if exit, _, errs := (nodes{"10.0.0.1:6674": far}).run(t, words("fleet", "leave", cluster1), config.Config{Scheduler: "10.0.0.1:6674"}, ""); exit != 2 || len(far.clusters) != 0 {
-		t.Errorf("through --scheduler: %d %q %v", exit, errs, far.clusters)
-	}
-}
-
-// TestLeaveOfAPendingMachine: giving an ask up asks nothing back.
-func TestLeaveOfAPendingMachine(t *testing.T) {
-	node := leaderNode()
-	asks := exampleNode()
-	asks.Asks = &Asking{Cluster: cluster1}
-	node.status["node"] = asks
-	if exit, _, errs := (nodes{"": node}).run(t, words("fleet", "leave"), config.Config{}, ""); exit != 0 || len(node.clusters) != 1 {
-		t.Errorf("%d %q %v", exit, errs, node.clusters)
-	}
-}
-
 func TestHostileAnswersToVerbs(t *testing.T) {
 	for _, text := range hostile {
 		n := leaderNode()
@@ -491,57 +454,3 @@ type inUse struct{}
 func (inUse) Error() string  { return "it is in use; stop the other one" }
 func (inUse) What() string   { return "it is in use" }
 func (inUse) Remedy() string { return "stop the other one" }
-
-func TestRecoverAsksBack(t *testing.T) {
-	heard := int64(90_000)
-	preview := RecoverPreview{V: 1, Cluster: cluster1, Epoch: 1, Members: 3, Lost: []string{"what came later"},
-		Voters: []RecoverVoter{{Machine: Machine{ID: idA, Name: "web1"}, HeardMS: &heard}, {Machine: Machine{ID: idB}}}}
-	node := func() *fakeNode {
-		n := leaderNode()
-		n.status["recover"] = preview
-		return n
-	}
-	one := node()
-	exit, _, errs := nodes{"": one}.run(t, words("fleet", "recover"), config.Config{}, cluster1+"\n")
-	if diff := cmp.Diff([]wire.ClusterRequest{{Op: "recover", ID: cluster1}}, one.clusters); exit != 0 || diff != "" {
-		t.Errorf("%d %q %s", exit, errs, diff)
-	}
-	for _, say := range []string{"last heard 90s ago", "last heard never", "may be lost: what came later", "recovery epoch 1", cluster1} {
-		if !strings.Contains(errs, say) && !strings.Contains(errs, strings.ReplaceAll(say, "90s", "1m30s")) {
-			t.Errorf("it does not say %q:\n%s", say, errs)
-		}
-	}
-	one = node()
-	if exit, _, _ = (nodes{"": one}).run(t, words("fleet", "recover"), config.Config{}, "yes\n"); exit != 2 || len(one.clusters) != 0 {
-		t.Errorf("%d %v", exit, one.clusters)
-	}
-	call := words("fleet", "recover")
-	call.Flags = map[string]string{config.WordYes: cluster1}
-	one = node()
-	exit, out, _ := nodes{"": one}.run(t, call, config.Config{JSON: true}, "")
-	if wantOneJSON(t, out); exit != 0 || len(one.clusters) != 1 {
-		t.Errorf("%d %v", exit, one.clusters)
-	}
-	far := node()
-	if exit, _, _ := (nodes{"10.0.0.1:6674": far}).run(t, call, config.Config{Scheduler: "10.0.0.1:6674"}, ""); exit != 2 || len(far.clusters) != 0 {
-		t.Errorf("through --scheduler: %d %v", exit, far.clusters)
-	}
-}
-
-func TestAcceptAsksBack(t *testing.T) {
-	node := leaderNode()
-	exit, _, errs := nodes{"": node}.run(t, words("fleet", "accept", testKey, "10.0.0.1:6674"), config.Config{}, cluster1+"\n")
-	if diff := cmp.Diff([]wire.ClusterRequest{{Op: "accept", Key: testKey, Endpoint: "10.0.0.1:6674"}}, node.clusters); exit != 0 || diff != "" || !strings.Contains(errs, testKey) {
-		t.Errorf("%d %q %s", exit, errs, diff)
-	}
-	for _, args := range [][]string{{"fleet", "accept"}, {"fleet", "accept", testKey[1:]}, {"fleet", "accept", testKey, "10.0.0.1"}, {"fleet", "accept", testKey, "a:1", "b"}} {
-		node := leaderNode()
-		if exit, _, errs := (nodes{"": node}).run(t, words(args...), config.Config{}, cluster1+"\n"); exit != 2 || len(node.clusters) != 0 {
-			t.Errorf("%q: %d %q", args, exit, errs)
-		}
-	}
-	node = leaderNode()
-	if exit, _, _ := (nodes{"": node}).run(t, words("fleet", "accept", testKey), config.Config{}, "no\n"); exit != 2 || len(node.clusters) != 0 {
-		t.Errorf("%d %v", exit, node.clusters)
-	}
-}

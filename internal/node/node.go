@@ -158,6 +158,7 @@ type Node struct {
 	rowKeys      atomic.Pointer[map[identity.PublicKey]bool]
 	addressText  atomic.Pointer[netip.Addr]
 	pinDisagrees atomic.Bool
+	backup       backupState
 	leavingOn    atomic.Bool  // goOnLeaving runs
 	turned       atomic.Int64 // Unix nanoseconds of the loop's last beat
 

@@ -116,6 +116,7 @@ func (n *Node) beat(now time.Time) {
 	}
 	n.publish(now)
 	n.greetMembers(now)
+	n.backup.drop(now)
 	n.showElsewhere(now)
 	for id, seen := range map[string]time.Time{"wire-version-seen": n.versionSeen, "identity-cloned": n.clonedSeen} {
 		if !seen.IsZero() && now.Sub(seen) > seenFor {

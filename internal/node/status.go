@@ -77,6 +77,15 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			return nil, err
 		}
 		return encode(out)
+	case "backup":
+		if !p.Local {
+			return nil, wire.NewError(wire.CodeRefusedByRule, "a machine is backed up by its own administrators", "type pacectl fleet backup there")
+		}
+		out, err := n.backupPart(r)
+		if err != nil {
+			return nil, err
+		}
+		return encode(out)
 	case "conditions":
 		return encode(control.ConditionList{V: control.DocumentVersion, View: n.pictured(), Conditions: n.board.List()})
 	case "audit":

@@ -79,6 +79,9 @@ func open(path string, opt Options, key kind) (*Dir, error) {
 	if err := d.finishArchive(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
+	if _, err := d.finishRestore(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 

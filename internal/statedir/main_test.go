@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		childHold(os.Getenv(childDirEnv))
 	case "life":
 		childLife(os.Getenv(childDirEnv), stopAt(os.Getenv(childStopEnv)))
+	case "restore":
+		childRestore(os.Getenv(childDirEnv), stopAt(os.Getenv(childStopEnv)))
 	}
 }
 

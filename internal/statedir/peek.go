@@ -67,6 +67,9 @@ func peekOnce(path string, who *owner) (Record, identity.PrivateKey, error) {
 	if err != nil {
 		return Record{}, identity.PrivateKey{}, err
 	}
+	if _, err := os.Lstat(d.file(restoringDir)); err == nil {
+		return Record{}, identity.PrivateKey{}, refuse(ErrDamaged, "a restore into "+path+" was interrupted", "start the node, which finishes it: sudo systemctl start pace-node")
+	}
 	record, key, err := read(path)
 	if missing, ok := err.(*missingError); ok {
 		if missing.store != "" {

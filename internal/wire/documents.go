@@ -111,7 +111,9 @@ type WorkAnswer struct {
 
 // StatusRequest is the request of Status.
 type StatusRequest struct {
-	What string `json:"what"` // node, cluster, conditions, audit
+	What     string `json:"what"`               // node, cluster, conditions, audit; recover, backup to this machine's administrators
+	Offset   uint64 `json:"offset,omitempty"`   // backup: of the part
+	Revision uint64 `json:"revision,omitempty"` // backup: of which state a part behind the first is
 }
 
 // ClusterRequest is the request of Cluster.

@@ -30,7 +30,7 @@ _pacectl() {
 	done
 	COMPREPLY=()
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes=' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file=' -- "$cur")
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 		return 0
 	fi
@@ -40,7 +40,7 @@ _pacectl() {
 	fi
 	[ ${#words[@]} -eq 1 ] || return 0
 	case ${words[0]} in
-	fleet) mapfile -t COMPREPLY < <(compgen -W 'status leave recover accept' -- "$cur") ;;
+	fleet) mapfile -t COMPREPLY < <(compgen -W 'status leave recover accept backup restore' -- "$cur") ;;
 	enroll) mapfile -t COMPREPLY < <(compgen -W 'list approve reject clear window preapprove' -- "$cur") ;;
 	member) mapfile -t COMPREPLY < <(compgen -W 'admit list show forget' -- "$cur") ;;
 	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;

@@ -1,10 +1,12 @@
 # Made from the tables of options and of verbs by make docs; do not edit.
 complete -c pacectl -f
 complete -c pacectl -n __fish_use_subcommand -a 'identity node fleet enroll member queue audit'
-complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept' -a status -d 'the fleet, its members, settings and conditions'
-complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept' -a leave -d 'take this machine out of its fleet, or give up what it asks; its key is not revoked'
-complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept' -a recover -d 'make this machine the only voter of its fleet, whose voters are lost for good'
-complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept' -a accept -d 'follow the machine of that key, which recovered this machine'\''s fleet'
+complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a status -d 'the fleet, its members, settings and conditions'
+complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a leave -d 'take this machine out of its fleet, or give up what it asks; its key is not revoked'
+complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a recover -d 'make this machine the only voter of its fleet, whose voters are lost for good'
+complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a accept -d 'follow the machine of that key, which recovered this machine'\''s fleet'
+complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a backup -d 'seal this voter, its key and the fleet'\''s state into a file'
+complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a restore -d 'make this machine, whose node is stopped, the one that a backup holds: the only voter of its fleet'
 complete -c pacectl -n '__fish_seen_subcommand_from enroll; and not __fish_seen_subcommand_from list approve reject clear window preapprove' -a list -d 'the machines that wait, each with its key'
 complete -c pacectl -n '__fish_seen_subcommand_from enroll; and not __fish_seen_subcommand_from list approve reject clear window preapprove' -a approve -d 'admit a waiting machine whose key you have compared'
 complete -c pacectl -n '__fish_seen_subcommand_from enroll; and not __fish_seen_subcommand_from list approve reject clear window preapprove' -a reject -d 'refuse a waiting machine'
