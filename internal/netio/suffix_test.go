@@ -240,3 +240,13 @@ func TestLookupSRV(t *testing.T) {
 		t.Errorf("after its time: %v", got)
 	}
 }
+
+// TestDNSSuffixOfThisMachine asks this very system: whatever it has can be asked under, and it is the same twice.
+func TestDNSSuffixOfThisMachine(t *testing.T) {
+	got := DNSSuffix(t.Context())
+	checkSuffix(t, got)
+	if again := DNSSuffix(t.Context()); again != got {
+		t.Errorf("%q, then %q", got, again)
+	}
+	t.Logf("%q", got)
+}

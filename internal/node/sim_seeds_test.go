@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"pace-node/internal/control"
 	"pace-node/internal/formation"
+	"pace-node/internal/identity"
 	"pace-node/internal/netio"
+	"pace-node/internal/wire"
 )
 
 // dnsNet is a machine that can ask DNS.
@@ -313,4 +318,55 @@ func TestSimTargetClosed(t *testing.T) {
 		t.Logf("after %s", took)
 		s.never(50*time.Second, "it asks whom it may not", func() bool { return b.Mode() != formation.Solitary })
 	})
+}
+
+// TestSimApprovedAsTheyAppear: machines of any ages are powered on within seconds of one another, and somebody approves every
+// row on every machine at the moment it appears. They are one fleet in the end, never two that neither yield.
+func TestSimApprovedAsTheyAppear(t *testing.T) {
+	for i := range 2 * seeds(t) {
+		t.Run(fmt.Sprintf("seed %d", i), func(t *testing.T) {
+			simulate(t, uint64(200+i), func(t *testing.T, s *sim) {
+				const machines = 6
+				rng := rand.New(rand.NewPCG(uint64(i), 33))
+				s.cut(func(i, j int) bool { return i != j })
+				for _, m := range rng.Perm(machines) { // each was founded at another time
+					s.boot(m)
+					time.Sleep(time.Duration(1+rng.IntN(3)) * time.Second)
+					s.halt(m)
+				}
+				s.cut(nil)
+				stop := make(chan struct{})
+				var wait sync.WaitGroup
+				defer func() { close(stop); wait.Wait() }()
+				for m := range machines {
+					delay := time.Duration(rng.Int64N(int64(6 * time.Second)))
+					wait.Go(func() {
+						time.Sleep(delay)
+						n := s.boot(m)
+						for {
+							select {
+							case <-stop:
+								return
+							case <-time.After(20 * time.Millisecond):
+							}
+							for _, row := range s.rows(n) {
+								if key, err := identity.ParsePublicKey(row.Key); err == nil && row.Decision == control.DecisionWaiting {
+									n.EnrollControl(context.Background(), local, wire.EnrollControl{Op: wire.ControlApprove, Argument: wire.AppendControlMember(nil, row.ID, key)})
+								}
+							}
+						}
+					})
+				}
+				time.Sleep(6 * time.Second)
+				s.want(time.Minute, "one fleet", func() bool {
+					for _, n := range s.nodes {
+						if n.Mode() == formation.Voter {
+							return n.View().Len() == machines && s.oneFleet(n)
+						}
+					}
+					return false
+				})
+			})
+		})
+	}
 }
