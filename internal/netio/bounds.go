@@ -28,6 +28,9 @@ const (
 	// known yet, and a site of many members behind one address comes back all at once. A handshake costs about 16 KiB.
 	maxHandshakes          = 256
 	maxHandshakesPerSource = 32
+	// handshakeGrace is how long a handshake keeps its place from another where there is none: several times what one takes
+	// over a poor link.
+	handshakeGrace = time.Second
 	// maxLingering bounds connections that are kept only to be told why they are refused.
 	maxLingering = 16
 	// lingerWithin is how long a refused peer has to ask, and so be told; lingerAfter how long it has to read it.

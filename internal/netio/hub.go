@@ -64,8 +64,7 @@ type Hub struct {
 	listeners  map[net.Listener]struct{}
 	sessions   map[uint64]*Session
 	byKey      map[identity.PublicKey][]*Session // oldest first
-	handshakes map[netip.Prefix]int
-	underway   int // sum of handshakes
+	handshakes handshakes
 	lingering  int
 	pairs      map[pair]struct{}
 	dialing    map[identity.PublicKey]chan struct{} // closed when the dial is over
@@ -88,7 +87,7 @@ func NewHub(cfg HubConfig) *Hub {
 		listeners:  map[net.Listener]struct{}{},
 		sessions:   map[uint64]*Session{},
 		byKey:      map[identity.PublicKey][]*Session{},
-		handshakes: map[netip.Prefix]int{},
+		handshakes: handshakes{loopback: cfg.Loopback},
 		pairs:      map[pair]struct{}{},
 		dialing:    map[identity.PublicKey]chan struct{}{},
 		admission:  NewAdmission(cfg.Admission, cfg.Loopback),

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -66,40 +65,34 @@ func acceptAll(ctx context.Context, l net.Listener, n *noise, f func(net.Conn)) 
 
 // begin takes a place for a handshake and runs it; false where there is none.
 func (h *Hub) begin(c net.Conn) bool {
-	source := addrPort(c.RemoteAddr()).Addr()
-	network := sourceNetwork(source)
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
 		return false
 	}
-	spared := h.cfg.Loopback && source.IsLoopback()
-	if h.underway >= maxHandshakes || h.handshakes[network] >= maxHandshakesPerSource && !spared {
-		h.mu.Unlock()
-		h.refuseFrom(source, RefuseHandshakesFull, nil)
-		return false
-	}
-	h.handshakes[network]++
-	h.underway++
 	h.wait.Add(1)
 	h.mu.Unlock()
+	place := h.handshakes.begin(c)
+	if place == nil {
+		h.refuseFrom(addrPort(c.RemoteAddr()).Addr(), RefuseHandshakesFull, nil)
+		h.wait.Done()
+		return false
+	}
 	go func() {
 		defer h.wait.Done()
-		h.accept(c, source, network)
+		h.accept(c, place)
 	}()
 	return true
 }
 
 // accept does one inbound handshake and opens the session or says why not.
-func (h *Hub) accept(c net.Conn, source netip.Addr, network netip.Prefix) {
+func (h *Hub) accept(c net.Conn, place *handshake) {
+	source := addrPort(c.RemoteAddr()).Addr()
 	conn := tls.Server(c, h.server)
 	key, refusal, err := serverHandshake(h.ctx, conn)
-	h.mu.Lock()
-	h.underway--
-	if h.handshakes[network]--; h.handshakes[network] == 0 {
-		delete(h.handshakes, network)
+	if h.handshakes.end(place) {
+		refusal, err = RefuseHandshakesFull, errGaveWay
 	}
-	h.mu.Unlock()
 	switch {
 	case h.ctx.Err() != nil:
 		_ = c.Close()

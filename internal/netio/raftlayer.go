@@ -58,8 +58,7 @@ type RaftLayer struct {
 	closed     bool
 	wait       sync.WaitGroup // added to only under mu while not closed
 	streams    map[*raftStream]struct{}
-	handshakes map[netip.Prefix]int
-	underway   int
+	handshakes handshakes
 }
 
 // NewRaftLayer starts to accept on cfg.Listen. Close ends it.
@@ -72,7 +71,7 @@ func NewRaftLayer(cfg RaftConfig) *RaftLayer {
 		shows:      newPresenter(cfg.Key),
 		ready:      make(chan net.Conn, raftBacklog),
 		streams:    map[*raftStream]struct{}{},
-		handshakes: map[netip.Prefix]int{},
+		handshakes: handshakes{loopback: cfg.Loopback},
 	}
 	l.server = l.shows.server(ProtocolRaft)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -223,31 +222,27 @@ func (l *RaftLayer) keep(s *raftStream) bool {
 // begin takes a place for a handshake and runs it.
 func (l *RaftLayer) begin(c net.Conn) {
 	source := addrPort(c.RemoteAddr()).Addr()
-	network := sourceNetwork(source)
 	l.mu.Lock()
-	spared := l.cfg.Loopback && source.IsLoopback()
-	full := l.underway >= maxHandshakes || l.handshakes[network] >= maxHandshakesPerSource && !spared
-	if full || l.closed {
+	if l.closed {
 		l.mu.Unlock()
-		if full {
-			l.refuse(source, RefuseHandshakesFull, nil)
-		}
 		_ = c.Close()
 		return
 	}
-	l.handshakes[network]++
-	l.underway++
 	l.wait.Add(1)
 	l.mu.Unlock()
+	place := l.handshakes.begin(c)
+	if place == nil {
+		l.refuse(source, RefuseHandshakesFull, nil)
+		_ = c.Close()
+		l.wait.Done()
+		return
+	}
 	go func() {
 		defer l.wait.Done()
 		s, r, err := l.accept(c)
-		l.mu.Lock()
-		l.underway--
-		if l.handshakes[network]--; l.handshakes[network] == 0 {
-			delete(l.handshakes, network)
+		if l.handshakes.end(place) && r != RefusalNone {
+			r, err = RefuseHandshakesFull, errGaveWay
 		}
-		l.mu.Unlock()
 		if r == RefusalNone {
 			select {
 			case l.ready <- s:
