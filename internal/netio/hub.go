@@ -229,6 +229,9 @@ func (h *Hub) Dial(ctx context.Context, endpoint string, want *identity.PublicKe
 		key, err = PeerKey(conn)
 	}
 	if err != nil {
+		if errors.Is(err, ErrPeerKey) {
+			h.refuseFrom(addrPort(raw.RemoteAddr()).Addr(), RefusePeerKey, nil)
+		}
 		_ = raw.Close()
 		return nil, fmt.Errorf("dial %s: handshake: %w", endpoint, h.gone(err))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -119,6 +120,9 @@ func (l *RaftLayer) dial(ctx context.Context, id, endpoint string, key identity.
 	hctx, cancel := context.WithTimeout(ctx, HandshakeWithin)
 	defer cancel()
 	if err := conn.HandshakeContext(hctx); err != nil {
+		if errors.Is(err, ErrPeerKey) {
+			l.refuse(addrPort(raw.RemoteAddr()).Addr(), RefusePeerKey, nil)
+		}
 		_ = raw.Close()
 		return nil, fmt.Errorf("handshake: %w", err)
 	}

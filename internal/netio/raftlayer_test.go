@@ -228,8 +228,8 @@ func TestRaftDialErrors(t *testing.T) {
 		t.Error(err)
 	}
 	wrong := layerOf(t, 2, resolveTo(a, 9))
-	if _, err := wrong.Dial(t.Context(), "n1"); !errors.Is(err, ErrPeerKey) {
-		t.Error(err)
+	if _, err := wrong.Dial(t.Context(), "n1"); !errors.Is(err, ErrPeerKey) || wrong.Refused(RefusePeerKey) != 1 {
+		t.Errorf("%v, counted %d times", err, wrong.Refused(RefusePeerKey))
 	}
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

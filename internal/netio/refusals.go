@@ -9,7 +9,7 @@ import (
 // Refusal is why a connection, a session or a stream was refused. The zero value is none.
 type Refusal uint8
 
-// Refusals of the sessions' port and of the consensus port.
+// Refusals of the sessions' port and of the consensus port, and of what answers where this machine dials.
 const (
 	RefusalNone Refusal = iota
 	RefuseHandshakesFull
@@ -36,6 +36,7 @@ const (
 	RefuseRaftEpoch
 	RefuseRaftGuard
 	RefuseRaftBacklog
+	RefusePeerKey
 	refusals
 )
 
@@ -75,6 +76,7 @@ var Refusals = []RefusalRow{
 	{RefuseRaftEpoch, "raft-epoch", 0, "the stream is of another recovery epoch", ""},
 	{RefuseRaftGuard, "raft-roster", 0, "the roster does not hold that key for that id as a voter", ""},
 	{RefuseRaftBacklog, "raft-backlog", 0, "too many streams wait for raft", ""},
+	{RefusePeerKey, "peer-key", 0, "another machine answers where a peer was dialed", ""},
 }
 
 // Row returns the row of r, with the label "none" for a value that is in no row.

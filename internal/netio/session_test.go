@@ -417,7 +417,7 @@ func TestConnectSharesOneDial(t *testing.T) {
 			t.Error(err)
 		}
 		wrong := key(9).Public()
-		if _, err := b.Connect(t.Context(), a.endpoint(), wrong, nil); !errors.Is(err, netio.ErrPeerKey) {
+		if _, err := b.Connect(t.Context(), a.endpoint(), wrong, nil); !errors.Is(err, netio.ErrPeerKey) || b.Refused(netio.RefusePeerKey) != 1 {
 			t.Error(err)
 		}
 	})

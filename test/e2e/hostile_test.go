@@ -96,7 +96,7 @@ func (m *hostile) draws(what string, from *net.UDPConn, victim *node, to netip.A
 	}
 	until(m.t, what+" is counted in "+counter, func() (bool, string) {
 		m := victim.metrics()
-		return m[counter] >= before+by, fmt.Sprint(before, " before: ", m)
+		return m[counter] >= before+by, fmt.Sprint(m[counter], ", ", before, " before")
 	})
 	return m.replies(what, from, len(b))
 }
