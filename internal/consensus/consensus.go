@@ -24,6 +24,8 @@ import (
 var (
 	// ErrNotLeader says that this voter does not lead: ask the leader.
 	ErrNotLeader = errors.New("this machine does not lead its fleet")
+	// ErrLost says that leadership was lost before it was known whether a quorum took the command; it may be done, or done later.
+	ErrLost = errors.New("leadership was lost before it was known whether that is done")
 	// ErrTimeout says that no quorum answered in time; the command may still be committed later.
 	ErrTimeout = errors.New("no quorum of voters answered in time")
 	// ErrClosed says that the store was closed under the caller.
@@ -451,7 +453,9 @@ func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		case errors.Is(err, raft.ErrLeadershipLost):
+			return fmt.Errorf("%w (%v)", ErrLost, err)
+		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 			return fmt.Errorf("%w (%v)", ErrNotLeader, err)
 		case errors.Is(err, raft.ErrEnqueueTimeout):
 			return ErrTimeout

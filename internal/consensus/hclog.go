@@ -44,9 +44,21 @@ func (s *said) again(msg string, now time.Time) bool {
 	return true
 }
 
-func (r *raftLog) at(level hclog.Level) slog.Level {
+// peerWords are raft's errors that say no more than that another voter is away, or that a stream ended: each voter that
+// restarts causes them.
+var peerWords = map[string]slog.Level{
+	"failed to decode incoming command": slog.LevelDebug, "failed to flush response": slog.LevelDebug,
+	"failed to pipeline appendEntries": slog.LevelDebug, "failed to start pipeline replication to": slog.LevelDebug,
+	"failed to heartbeat to": slog.LevelWarn, "failed to appendEntries to": slog.LevelWarn, "failed to make requestVote RPC": slog.LevelWarn,
+	"failed to install snapshot": slog.LevelWarn, "failed to send snapshot to": slog.LevelWarn,
+}
+
+func (r *raftLog) at(level hclog.Level, msg string) slog.Level {
 	switch level {
 	case hclog.Error:
+		if l, ok := peerWords[msg]; ok {
+			return l
+		}
 		return slog.LevelError
 	case hclog.Warn:
 		// raft warns at each of a fleet of one's normal steps (an election timeout that was asked for).
@@ -58,8 +70,8 @@ func (r *raftLog) at(level hclog.Level) slog.Level {
 
 // Log implements hclog.Logger.
 func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
-	ctx, l := context.Background(), r.at(level)
-	if !r.log.Enabled(ctx, l) || l == slog.LevelError && !r.said.again(msg, time.Now()) {
+	ctx, l := context.Background(), r.at(level, msg)
+	if !r.log.Enabled(ctx, l) || l >= slog.LevelWarn && !r.said.again(msg, time.Now()) {
 		return
 	}
 	r.log.Log(ctx, l, "raft: "+msg, append(append([]any(nil), r.args...), args...)...)
@@ -71,7 +83,9 @@ func (r *raftLog) Info(msg string, args ...any)  { r.Log(hclog.Info, msg, args..
 func (r *raftLog) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args...) }
 func (r *raftLog) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
 
-func (r *raftLog) enabled(l hclog.Level) bool { return r.log.Enabled(context.Background(), r.at(l)) }
+func (r *raftLog) enabled(l hclog.Level) bool {
+	return r.log.Enabled(context.Background(), r.at(l, ""))
+}
 
 func (r *raftLog) IsTrace() bool { return r.enabled(hclog.Trace) }
 func (r *raftLog) IsDebug() bool { return r.enabled(hclog.Debug) }

@@ -68,7 +68,7 @@ func (c *Consensus) Transfer(ctx context.Context, to string) error {
 		return c.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
 	})
 	switch {
-	case err == nil, errors.Is(err, ErrNotLeader), errors.Is(err, ErrTimeout), errors.Is(err, ErrClosed):
+	case err == nil, errors.Is(err, ErrNotLeader), errors.Is(err, ErrLost), errors.Is(err, ErrTimeout), errors.Is(err, ErrClosed):
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNobody, err)

@@ -42,6 +42,12 @@ func (f *fakeNode) saw(what string) error {
 	return f.fail
 }
 
+func (f *fakeNode) setFail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = err
+}
+
 func (f *fakeNode) seen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"pace-node/internal/config"
 	"pace-node/internal/wire"
@@ -34,6 +35,9 @@ type RunDeps struct {
 	// Restore opens a backup, has sure confirm what it holds, and puts it in the place of this machine's identity.
 	Restore func(ctx context.Context, file string, passphrase []byte, sure func(Restoring) error) (Done, error)
 	Stdin   io.Reader // nil: nothing is asked back
+	// Election is how long a verb waits until another machine leads, where the
+	// fleet is electing one: ElectionPatience, or 0 in tests.
+	Election time.Duration
 }
 
 // redirects is how many times a not-leader redirect is followed: to the leader,
@@ -82,6 +86,7 @@ var verbs = []verb{
 	{"enroll-auto-approve", "enroll window", false, "DURATION|off", 1, 1, "admit whoever asks, for at most 24h", (*runner).enrollWindow},
 	{"cluster-admit-learner", "enroll preapprove", false, "ID@KEY... (or - for a list on stdin)", 1, -1, "admit machines before they ask", (*runner).preapprove},
 	{"cluster-admit", "member admit", false, "ID=HOST:PORT[@KEY]", 1, 1, "make a machine a voter, or record where a voter moved", (*runner).admit},
+	{"", "member demote", false, "MACHINE", 1, 1, "make a voter a learner again, or take a promotion back", (*runner).demote},
 	{"", "member list", true, "", 0, 0, "the members of the fleet", (*runner).memberList},
 	{"", "member show", false, "MACHINE", 1, 1, "one member", (*runner).memberShow},
 	{"cluster-forget", "member forget", false, "MACHINE", 1, 1, "remove a member and revoke its key for ever", (*runner).forget},
@@ -354,30 +359,64 @@ func (r *runner) dialScheduler(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// call asks one verb and follows not-leader redirects.
+// call asks one verb and follows not-leader redirects. Where nobody leads at the
+// moment, or the one that is named is gone, the first machine is asked again until
+// the others have elected another.
 func (r *runner) call(ctx context.Context, v wire.Verb, payload []byte) ([]byte, error) {
+	said := map[string]bool{}
+	for began := time.Now(); ; {
+		b, err, again := r.follow(ctx, v, payload, said)
+		if !again || time.Since(began)+electionStep > r.deps.Election {
+			return b, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(electionStep):
+		}
+		r.client.Close()
+		r.client = nil
+	}
+}
+
+// ElectionPatience is how long a verb waits out an election: several times what
+// one takes.
+const ElectionPatience = 10 * time.Second
+
+// electionStep is the wait before the next try.
+const electionStep = 500 * time.Millisecond
+
+// follow is one way from the machine that is asked first to the leader. again says
+// that the fleet may have another leader in a moment; nothing was done then.
+func (r *runner) follow(ctx context.Context, v wire.Verb, payload []byte, said map[string]bool) (b []byte, err error, again bool) {
 	if err := r.connect(ctx); err != nil {
-		return nil, err
+		return nil, err, false
 	}
 	asked := map[string]bool{r.cfg.Scheduler: true}
 	for hop := 0; ; hop++ {
 		b, err := r.client.Call(ctx, v, payload)
 		var e *wire.Error
-		if !errors.As(err, &e) || e.Code != wire.CodeNotLeader || e.Text == "" {
-			return b, err
+		if !errors.As(err, &e) || e.Code != wire.CodeNotLeader {
+			return b, err, false
 		}
 		endpoint := e.Text
+		if endpoint == "" {
+			return nil, err, true
+		}
 		if hop == redirects || asked[endpoint] || !wire.ValidEndpoint(endpoint) {
 			return nil, &Failure{
 				Code: e.Code.String(), Exit: config.ExitNobody,
 				Reason: "no leader was found: the last one asked names " + Word(endpoint),
 				Remedy: "try again in a few seconds; pacectl fleet status shows the leader",
-			}
+			}, true
 		}
 		asked[endpoint] = true
-		r.notice("not the leader, asking the leader at %s", endpoint)
+		if !said[endpoint] {
+			said[endpoint] = true
+			r.notice("not the leader, asking the leader at %s", endpoint)
+		}
 		if err := r.dialScheduler(ctx, endpoint); err != nil {
-			return nil, err
+			return nil, err, true
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -60,6 +61,9 @@ func (f nodes) runWith(t *testing.T, call config.VerbCall, cfg config.Config, st
 		PeekIdentity: func(context.Context) (Identity, error) {
 			return Identity{NodeID: idA, PublicKey: testKey, Host: "10.1.0.2"}, nil
 		},
+	}
+	if f["patient"] != nil {
+		deps.Election = ElectionPatience
 	}
 	if stdin != "" {
 		deps.Stdin = strings.NewReader(stdin)
@@ -169,6 +173,7 @@ func TestWhatIsSent(t *testing.T) {
 		{call: flag1("cluster-admit-learner", "x@"+testKey), cluster: &wire.ClusterRequest{Op: "admit-learner", ID: "x", Key: testKey}},
 		{call: flag1("cluster-forget", idB), cluster: &wire.ClusterRequest{Op: "forget", ID: idB}},
 		{call: flag1("cluster-set", "enrollment.per-source=8"), cluster: &wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "8"}},
+		{call: words("member", "demote", "web1"), cluster: &wire.ClusterRequest{Op: "admit-learner", ID: idA}},
 		{call: words("member", "forget", "web1"), cluster: &wire.ClusterRequest{Op: "forget", ID: idA}},
 		{call: words("queue"), queue: &wire.QueueRequest{Op: "list"}},
 		{call: words("queue", "show", "web1"), queue: &wire.QueueRequest{Op: "show", ID: idA}},
@@ -363,6 +368,16 @@ func TestRedirect(t *testing.T) {
 	f = nodes{"10.1.0.3:6674": to("10.1.0.4:6674"), "10.1.0.4:6674": to("10.1.0.3:6674")}
 	if exit, _, _ = f.run(t, flag1("enroll-list", ""), config.Config{Scheduler: "10.1.0.3:6674"}, ""); exit != 5 {
 		t.Errorf("a circle: %d", exit)
+	}
+	// An election is waited out, and so is a leader that has just gone: the first machine is asked again.
+	for _, gone := range []string{"", "10.1.0.8:6674"} {
+		first := to(gone)
+		after := time.AfterFunc(100*time.Millisecond, func() { first.setFail(wire.NewError(wire.CodeNotLeader, "10.1.0.9:6674", "")) })
+		f = nodes{"": first, "10.1.0.9:6674": leaderNode(), "patient": leaderNode()}
+		if exit, _, errs = f.run(t, flag1("enroll-list", ""), config.Config{}, ""); exit != 0 || !strings.HasSuffix(errs, "asking the leader at 10.1.0.9:6674\n") {
+			t.Errorf("an election after %q: %d %q", gone, exit, errs)
+		}
+		after.Stop()
 	}
 	f = nodes{"": to("$(touch pwned):1")}
 	exit, _, errs = f.run(t, flag1("enroll-list", ""), config.Config{}, "")

@@ -274,6 +274,15 @@ func (r *runner) admit(ctx context.Context, args []string) (Printable, error) {
 	return r.cluster(ctx, wire.ClusterRequest{Op: "admit", ID: id, Endpoint: endpoint, Key: key})
 }
 
+// demote is admit-learner of a member: what is no member yet has a word of its own.
+func (r *runner) demote(ctx context.Context, args []string) (Printable, error) {
+	id, err := r.memberID(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	return r.cluster(ctx, wire.ClusterRequest{Op: "admit-learner", ID: id})
+}
+
 // memberID reads the id of a member; pacectl also takes its name or the start of
 // its id.
 func (r *runner) memberID(ctx context.Context, word string) (string, error) {

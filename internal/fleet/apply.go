@@ -404,10 +404,19 @@ func applyRekey(ch *change) *refusal {
 	if r := ch.freeKey(c.ID, *c.Key); r != nil {
 		return r
 	}
+	switch {
+	case old.Role == RoleVoter && ch.next.CountRole(RoleVoter) == 1:
+		return refuse(hintVoter, "%s is the only voter", c.ID)
+	case old.Role == RoleLeaving:
+		return refuse(hintWait, "%s is being forgotten", c.ID)
+	}
 	if r := ch.revoke(old.Key); r != nil {
 		return r
 	}
 	m := old.Member
+	// Whoever comes under the new key comes with an empty log, and a vote that has forgotten what it voted elects a second
+	// leader: it votes again once it has been promoted again.
+	m.Role = RoleLearner
 	m.Key, m.Admitted, m.AdmittedBy, m.Arrived = *c.Key, c.At, c.By, false
 	ch.put(m)
 	ch.dropPreApprovals(m.ID, nil)

@@ -175,12 +175,11 @@ func Promoting(v *View, self string, seats map[string]Seat) (ids []string, waits
 
 // SeatReport is what a member that is being promoted says of its seat.
 type SeatReport struct {
-	Open     bool   `json:"open"`              // its consensus port is open
-	Said     string `json:"said,omitempty"`    // why it is not
-	Endpoint string `json:"endpoint"`          // where
-	Counted  uint64 `json:"counted"`           // the revision that its log has come to
-	Followed uint64 `json:"followed"`          // the revision that it has applied
-	Applied  string `json:"cluster,omitempty"` // the fleet whose state it has applied
+	Open     bool   `json:"open"`           // its consensus port is open
+	Said     string `json:"said,omitempty"` // why it is not
+	Endpoint string `json:"endpoint"`       // where
+	Counted  uint64 `json:"counted"`        // the revision that its log has come to
+	Followed uint64 `json:"followed"`       // the revision that it has applied
 }
 
 // ProgressOf judges a report; nil is a member that did not answer. waited is the time since its turn came.

@@ -107,8 +107,8 @@ func (m *Machine) Mint() statedir.Mint {
 func (m *Machine) Deps() control.RunDeps {
 	return control.RunDeps{
 		AdminPaths: control.AdminPaths(statedir.SocketPath(m.Config.StateDir), m.Packaged), Stdin: os.Stdin,
-		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset,
 		Passphrase: m.passphrase, Backup: m.backup, Restore: m.restore,
+		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset, Election: control.ElectionPatience,
 	}
 }
 

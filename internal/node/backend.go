@@ -138,6 +138,9 @@ func (n *Node) notLeading(hint string) *wire.Error {
 		if err := n.serving.Load().writeErr(); err != nil {
 			return wire.NewError(wire.CodeRefusedByRule, "this machine cannot write the fleet's log, so it leads no fleet: "+err.Error(), "make room, and it goes on by itself: df -h "+n.dir.Path())
 		}
+		if l.id == "" {
+			hint = n.leaderlessHint()
+		}
 	}
 	return n.notLeader(hint)
 }
@@ -166,10 +169,15 @@ func (b *body) propose(ctx context.Context, c fleet.Command) (fleet.Result, erro
 		return res, wire.NewError(wire.CodeRefusedByRule, res.Err, res.Hint)
 	case isAny(err, consensus.ErrNotLeader, consensus.ErrClosed):
 		return res, b.n.notLeading("ask the leader")
+	case isAny(err, consensus.ErrLost):
+		if b.cons.WriteErr() != nil {
+			return res, b.n.notLeading("ask the leader")
+		}
+		return res, wire.NewError(wire.CodeBusy, "this machine lost the lead before a quorum had answered; it may be done all the same", "look whether it is, at pacectl fleet status, and where not do it again")
 	case isAny(err, consensus.ErrTimeout):
 		v := b.cons.View()
 		return res, wire.NewError(wire.CodeBusy, fmt.Sprintf("no quorum of the fleet's %d voters answered within %s; it may still be done later", len(v.Voters()), proposeTimeout),
-			"bring the other voters back, then look at pacectl fleet status")
+			hintQuorum)
 	}
 	return res, err
 }
@@ -219,6 +227,8 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 	if !n.isLeader() {
 		return wire.ClusterAnswer{}, n.notLeading("ask the leader")
 	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
 	by, at := n.actor(p), time.Now().Unix()
 	v := n.view.Load()
 	mode := *n.mode.Load()
@@ -255,6 +265,9 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 		}
 		return n.decide(ctx, v, fleet.VerbLeave, wire.ClusterRequest{ID: m.ID}, by, at)
 	}
+	if r.Op == "transfer" {
+		return n.transfer(ctx, r.ID)
+	}
 	return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("this version does not do %q to a fleet", r.Op), "pacectl --help lists what it does")
 }
 
@@ -272,11 +285,18 @@ func (n *Node) decide(ctx context.Context, v *fleet.View, verb fleet.MembershipV
 	if d.Refused() {
 		return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, d.Text, d.Hint)
 	}
-	if !d.Commit {
-		return wire.ClusterAnswer{Revision: v.Revision(), Text: d.Text}, nil
+	ans := wire.ClusterAnswer{Revision: v.Revision(), Text: d.Text}
+	if d.Commit {
+		res, err := n.propose(ctx, d.Command)
+		if err != nil {
+			return wire.ClusterAnswer{}, err
+		}
+		ans.Revision = res.Revision
 	}
-	res, err := n.propose(ctx, d.Command)
-	return wire.ClusterAnswer{Revision: res.Revision, Text: d.Text}, err
+	if d.Do == fleet.DoLeaveVotersFirst {
+		return n.gone(ctx, r.ID, verb == fleet.VerbLeave, ans)
+	}
+	return ans, nil
 }
 
 func (n *Node) preApproveAll(ctx context.Context, lines []string, by string, at int64) (wire.ClusterAnswer, error) {

@@ -62,9 +62,19 @@ func (n *Node) askLeader(ctx context.Context, r wire.ClusterRequest) (wire.Clust
 		return wire.ClusterAnswer{}, err
 	}
 	none := &noAnswer{}
+	cluster := n.view.Load().Cluster()
 	for {
+		// Its removal may have come another way meanwhile: what it is in now is not to be asked.
+		if b := n.serving.Load(); b != nil && b.cluster != cluster {
+			return wire.ClusterAnswer{}, wire.NewError(wire.CodeNotMember, "this machine is in that fleet no more", "")
+		}
 		if n.isLeader() {
-			return n.Cluster(ctx, control.Peer{Key: n.key.Public(), ID: n.id}, r)
+			ans, err := n.Cluster(ctx, control.Peer{Key: n.key.Public(), ID: n.id}, r)
+			var refused *wire.Error
+			if !errors.As(err, &refused) || refused.Code != wire.CodeNotLeader {
+				return ans, err
+			}
+			none.last = errors.New("this machine handed leadership over, and no other one answers as the leader") // which goes on with it
 		}
 		for _, m := range n.askedVoters() {
 			s, err := n.voterSession(ctx, m)

@@ -122,28 +122,38 @@ func (b *body) dialLink(m fleet.Member) {
 // askRosters asks the other voters who votes. A voter that was away while others took seats would refuse their streams for
 // ever otherwise; one that was removed meanwhile hears of it here.
 func (b *body) askRosters() {
+	n := b.n
+	asked, strangers := 0, 0
 	for _, m := range b.voters() {
-		if m.ID == b.n.id {
+		if m.ID == n.id {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(b.ctx, seatAskTimeout)
 		var r wire.Roster
-		err := b.n.askStatus(ctx, m, "roster", &r)
+		err := n.askStatus(ctx, m, "roster", &r)
 		cancel()
-		b.toldBy(m, r, err)
+		asked++
+		var refused *wire.Error
+		switch {
+		case err == nil:
+			b.toldBy(r)
+		case errors.As(err, &refused) && refused.Code == wire.CodeRevoked:
+			n.post(func(now time.Time) { n.outOfFleet(now, b, true, 0) })
+			return
+		case errors.As(err, &refused) && refused.Code == wire.CodeNotMember:
+			strangers++
+		}
+	}
+	// One voter may be behind and not know this machine yet; most of them are not.
+	if 2*strangers > asked {
+		n.post(func(now time.Time) { n.outOfFleet(now, b, false, 0) })
 	}
 }
 
 // toldBy takes what another voter said of the roster.
-func (b *body) toldBy(m fleet.Member, r wire.Roster, err error) {
-	n := b.n
-	var refused *wire.Error
-	if errors.As(err, &refused) && (refused.Code == wire.CodeRevoked || refused.Code == wire.CodeNotMember) {
-		n.post(func(now time.Time) { n.outOfFleet(now, b, refused.Code == wire.CodeRevoked, 0) })
-		return
-	}
-	v := b.state()
-	if err != nil || r.Cluster != b.cluster || r.Epoch != v.Epoch() || r.Revision <= v.Revision() {
+func (b *body) toldBy(r wire.Roster) {
+	n, v := b.n, b.state()
+	if r.Cluster != b.cluster || r.Epoch != v.Epoch() || r.Revision <= v.Revision() {
 		return
 	}
 	if old := b.told.Load(); old == nil || r.Revision > old.Revision {

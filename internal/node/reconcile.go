@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"pace-node/internal/consensus"
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/netio"
@@ -17,7 +19,9 @@ const (
 	// seatAskTimeout bounds one question of how far a promotion has come.
 	seatAskTimeout = 2 * time.Second
 	// handOverTime is what another voter is given to take leadership over.
-	handOverTime = 2 * time.Second
+	handOverTime = 3 * time.Second
+	// handOverTries is how often each of them is told to stand.
+	handOverTries = 2
 	// stallShownAfter is how long a promotion stands still before it is shown; one that goes well takes seconds.
 	stallShownAfter = time.Minute
 	// stallShownFor is how long a promotion that was withdrawn is shown.
@@ -35,7 +39,7 @@ func (b *body) nudge() {
 // reconcile brings raft's configuration to the wished roles while this voter leads, one change at a time. What a crash or
 // another leader left half-done is taken from the two themselves: nothing else is remembered.
 func (b *body) reconcile() {
-	tick := time.NewTicker(seatBeat)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
 		for b.ctx.Err() == nil && b.leads() && b.reconcileOnce() {
@@ -44,6 +48,11 @@ func (b *body) reconcile() {
 			clear(b.turns)
 			clear(b.withdrawn)
 			b.n.board.Clear("promotion-stalled")
+		}
+		if len(b.turns) > 0 {
+			tick.Reset(seatSoon)
+		} else {
+			tick.Reset(seatBeat)
 		}
 		select {
 		case <-b.ctx.Done():
@@ -110,7 +119,7 @@ func (b *body) take(ctx context.Context, step fleet.ReconcileStep, id string, m 
 	var c fleet.Command
 	switch step {
 	case fleet.StepHandOver:
-		return b.handOver(ctx)
+		return b.handOver(ctx, "")
 	case fleet.StepRemoveSeat:
 		return b.cons.RemoveSeat(ctx, id)
 	case fleet.StepAddNonvoter:
@@ -131,19 +140,32 @@ func (b *body) take(ctx context.Context, step fleet.ReconcileStep, id string, m 
 	return err
 }
 
-// handOver has another voter lead: one with a live session first, since a voter that is away would have to be waited for.
-func (b *body) handOver(ctx context.Context) error {
+// handOver has another voter lead: the one that is named, or one with a live session, since a voter that is away would have
+// to be waited for.
+func (b *body) handOver(ctx context.Context, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, handOverTime)
 	defer cancel()
-	to := ""
+	var others []string
 	seats := b.cons.Seats()
 	for _, m := range b.cons.View().Voters() {
-		if m.ID != b.n.id && seats[m.ID] == fleet.SeatVoter && b.n.hub.ByKey(m.Key) != nil {
-			to = m.ID
-			break
+		if m.ID != b.n.id && seats[m.ID] == fleet.SeatVoter && (to == "" || to == m.ID) {
+			if b.n.hub.ByKey(m.Key) != nil {
+				others = slices.Insert(others, 0, m.ID)
+			} else {
+				others = append(others, m.ID)
+			}
 		}
 	}
-	return b.cons.Transfer(ctx, to)
+	err := consensus.ErrNobody
+	// The first try may find the stream broken that raft kept from before the other one's restart.
+	for range handOverTries {
+		for _, id := range others {
+			if err = b.cons.Transfer(ctx, id); err == nil || !errors.Is(err, consensus.ErrNobody) {
+				return err
+			}
+		}
+	}
+	return err
 }
 
 // askSeat asks a member how far its promotion has come; nil is no answer.

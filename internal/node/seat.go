@@ -18,7 +18,11 @@ import (
 )
 
 // seatBeat is how often a learner looks at its seat, and a leader at the promotions that are underway.
-const seatBeat = time.Second
+const (
+	seatBeat = time.Second
+	// seatSoon is the same while one is about to take its seat.
+	seatSoon = 200 * time.Millisecond
+)
 
 // seat is a learner's way to a vote: while its wished role says so, its consensus port is open and raft fills its store.
 // What it follows stays the only state that it applies.
@@ -47,7 +51,7 @@ func (n *Node) ownRecord(v *fleet.View) (fleet.Member, bool) {
 // keepSeat opens and closes a learner's seat as its wished role says, and adopts it once raft and the fleet's state agree
 // that it is a voter's.
 func (b *body) keepSeat() {
-	tick := time.NewTicker(seatBeat)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	defer func() {
 		if err := b.seat.Load().close(); err != nil {
@@ -56,6 +60,11 @@ func (b *body) keepSeat() {
 	}()
 	for b.ctx.Err() == nil {
 		b.tendSeat()
+		if b.seat.Load() != nil {
+			tick.Reset(seatSoon)
+		} else {
+			tick.Reset(seatBeat)
+		}
 		select {
 		case <-b.ctx.Done():
 			return

@@ -42,7 +42,7 @@ _pacectl() {
 	case ${words[0]} in
 	fleet) mapfile -t COMPREPLY < <(compgen -W 'status leave recover accept backup restore' -- "$cur") ;;
 	enroll) mapfile -t COMPREPLY < <(compgen -W 'list approve reject clear window preapprove' -- "$cur") ;;
-	member) mapfile -t COMPREPLY < <(compgen -W 'admit list show forget' -- "$cur") ;;
+	member) mapfile -t COMPREPLY < <(compgen -W 'admit demote list show forget' -- "$cur") ;;
 	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;
 	esac
 }
