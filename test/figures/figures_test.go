@@ -89,7 +89,7 @@ func TestQuick(t *testing.T) {
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rows {
-		if seen[r.id] || seen[r.name] {
+		if seen[r.id] || seen[r.name] && !strings.HasPrefix(r.name, "the same: ") { // which is read with the row above it
 			t.Errorf("%s, %q: twice in the table", r.id, r.name)
 		}
 		seen[r.id], seen[r.name] = true, true
