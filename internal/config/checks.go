@@ -22,6 +22,7 @@ const (
 	maxLabelValue = 256
 	maxLabels     = 32
 	maxText       = 4096
+	maxAllow      = 64 // networks; all of them stand in each rule's command line
 )
 
 // What is wrong with a value. Each says the right form.
@@ -46,6 +47,9 @@ var (
 	errAdmit      = errors.New("write it as <id>=<host>:<port>[@<key>], as --cluster-status and --print-identity print it")
 	errSetting    = errors.New("write it as <name>=<value>")
 	errWindow     = errors.New("write a duration above 0, as in 15min, 30m or 24h, or off")
+	errService    = errors.New("a service's name is 1 to 64 of A-Z a-z 0-9 . _ -, and begins with a letter or digit")
+	errAllow      = errors.New("it is not an address or a network, as in 10.1.2.3, 10.0.0.0/8 or fd00::/8")
+	errAllowAll   = errors.New("that is everybody, as leaving it out is; name the networks that may reach this machine")
 	errCommand    = errors.New("a quotation mark in it is not closed")
 )
 
@@ -226,6 +230,49 @@ func checkPin(text string) error {
 	return err
 }
 
+func checkServiceName(text string) error {
+	first := text[0] | 0x20
+	if !wire.ValidID(text) || (first < 'a' || first > 'z') && (text[0] < '0' || text[0] > '9') {
+		return errService
+	}
+	return nil
+}
+
+// parseAllow reads an address, which stands for itself alone, or a network.
+func parseAllow(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			return netip.Prefix{}, errAllow
+		}
+		prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if prefix.Addr().Is4In6() {
+		bits := prefix.Bits() - 96
+		if bits < 0 {
+			return netip.Prefix{}, errAllow
+		}
+		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), bits)
+	}
+	if prefix.Bits() == 0 || prefix.Addr().IsUnspecified() && prefix.IsSingleIP() {
+		return netip.Prefix{}, errAllowAll
+	}
+	return prefix.Masked(), nil
+}
+
+func checkAllow(text string) error {
+	_, err := parseAllow(text)
+	return err
+}
+
+func checkAllows(values []string) error {
+	if len(values) > maxAllow {
+		return fmt.Errorf("at most %d networks fit into a rule", maxAllow)
+	}
+	return nil
+}
+
 func checkComponent(text string) error {
 	if len(text) > wire.MaxID || strings.ContainsAny(text, ".>* ") {
 		return errComponent
@@ -358,6 +405,5 @@ func loopback(advertise string) bool {
 	if err != nil {
 		return false
 	}
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+	return onLoopback(host)
 }

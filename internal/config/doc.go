@@ -76,11 +76,15 @@ type Config struct {
 
 	Provision ProvisionConfig
 
+	ServiceName   string   // "" = the platform's
+	FirewallAllow []string // networks as netip.Prefix writes them, masked; empty = everybody
+
 	Scheduler string // host:port of another machine's 0xFC endpoint; "" = this machine's node
 	JSON      bool
 	File      string // --config; "" = none
 
-	Typed map[string]Origin // by option name; every option has an entry
+	Typed map[string]Origin   // by option name; every option has an entry
+	Flags map[string][]string // by option name: what the command line said, as typed
 }
 
 // ProvisionConfig is the provisioning part of Config.

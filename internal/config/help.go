@@ -160,7 +160,6 @@ func FlagsMarkdown() string {
 	for _, e := range exitRows {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Text)
 	}
-	b.WriteString("\n## Installer's own\n\nStored beside the settings, read by the installer alone: `" + strings.Join(InstallerKeys, "`, `") + "`.\n")
 	return b.String()
 }
 

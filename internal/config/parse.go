@@ -11,10 +11,10 @@ import (
 )
 
 // Parse reads what pace-node was called with (args without the program's name), and, beneath it, the environment, what
-// the installer stored and the file of --config. stored and readFile may be nil. Of a Config that comes with an error only JSON counts. Errors: *UsageError for a command line
-// that is not one, *RefusedError for a value, key or file, naming where. The verb check-arguments calls none of env,
-// stored and readFile, and every error is a *RefusedError then; version and help call none either. Its words, each
-// PACE_NAME=value, are judged as what an installer would store.
+// the installer stored and the file of --config. stored and readFile may be nil. Of a Config that comes with an error only
+// JSON counts. Errors: *UsageError for a command line that is not one, *RefusedError for a value, key or file, naming where.
+// The verb check-arguments calls none of env, stored and readFile, and every error is a *RefusedError then; version and help
+// call none either. Its words, each PACE_NAME=value, are judged as what an installer would store.
 func Parse(args []string, env func(string) (string, bool), stored func() (map[string]Stored, error), readFile func(string) ([]byte, error)) (Config, VerbCall, error) {
 	return whole(args, false, env, stored, readFile)
 }
@@ -87,8 +87,18 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 			return c, call, nil
 		}
 	}
+	row := findVerb(call.Name)
+	deaf, blind := row != nil && row.Deaf, row != nil && row.Blind
+	if blind {
+		stored, readFile = nil, nil
+	}
 	if env != nil {
 		layers[OriginEnv] = fromEnv(env)
+		if deaf {
+			maps.DeleteFunc(layers[OriginEnv], func(name string, _ given) bool {
+				return !findOption(func(o *Option) bool { return o.Name == name }).Client()
+			})
+		}
 	}
 	if stored != nil {
 		values, err := stored()
@@ -97,6 +107,11 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 		}
 		if layers[OriginStored], err = fromStored(values); err != nil {
 			return Config{}, call, err
+		}
+		if deaf { // what is typed takes the place of what is stored, which may be what is wrong
+			for name := range flags {
+				delete(layers[OriginStored], name)
+			}
 		}
 	}
 	c := defaults()
@@ -118,6 +133,9 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 		}
 	}
 	assign(&c, layers)
+	for name, g := range flags {
+		c.Flags[name] = g.values
+	}
 	return c, call, cross(&c, layers)
 }
 
@@ -349,8 +367,8 @@ func fromStored(values map[string]Stored) (layer, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		s := values[key]
-		if !strings.HasPrefix(key, "PACE_") || slices.Contains(InstallerKeys, key) {
-			continue // another program's, or read by the installer alone
+		if !strings.HasPrefix(key, "PACE_") {
+			continue // another program's
 		}
 		o := findOption(func(o *Option) bool { return o.EnvName() == key })
 		if o == nil || slices.Contains(o.Except, OriginStored) {

@@ -65,7 +65,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("workers = %d, want the cores", c.Provision.Workers)
 	}
 	want := Config{
-		Labels: map[string]string{}, Listen: ":6674", ListenRaft: ":6680", Discovery: ":6681", AdminListen: "127.0.0.1:6690",
+		Labels: map[string]string{}, Flags: map[string][]string{}, Listen: ":6674", ListenRaft: ":6680", Discovery: ":6681", AdminListen: "127.0.0.1:6690",
 		LogLevel: "info", LogFormat: "text",
 		Provision: ProvisionConfig{Interval: time.Minute, Workers: c.Provision.Workers, Queue: 50000, HelperTimeout: 10 * time.Second,
 			Component: "provision_mode_server", Mode: "auto"},
@@ -73,7 +73,8 @@ func TestDefaults(t *testing.T) {
 	for _, name := range []string{"state-dir", "config", "name", "label", "listen", "listen-raft", "advertise", "discovery", "discovery-interface",
 		"discovery-reply-port", "discovery-loopback", "fleet-seed", "fleet-id", "admin-listen", "admin-tls-cert", "admin-tls-key",
 		"admin-token-file", "log-level", "log-format", "provision-interval", "provision-workers", "provision-queue", "provision-helper",
-		"provision-helper-timeout", "provision-default", "provision-component", "provision-mode", "scheduler", "json"} {
+		"provision-helper-timeout", "provision-default", "provision-component", "provision-mode", "service-name", "firewall-allow",
+		"scheduler", "json"} {
 		if want.Typed == nil {
 			want.Typed = map[string]Origin{}
 		}
@@ -98,15 +99,16 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 		"--admin-listen=", "--admin-tls-cert=/c", "--admin-tls-key=/k", "--admin-token-file=/t", "--log-level=debug", "--log-format=json",
 		"--provision-interval=15min", "--provision-workers=3", "--provision-queue=7", "--provision-helper=/bin/h 'a b'",
 		"--provision-helper-timeout=1m30s", "--provision-default=/d.json", "--provision-component=other", "--provision-mode=never",
-		"--scheduler=leader", "--json",
+		"--service-name=Pace.2", "--firewall-allow=10.1.2.3/8", "--firewall-allow=::ffff:10.1.2.3", "--firewall-allow=fd00::1", "--scheduler=leader", "--json",
 	}})
 	want := Config{
 		StateDir: "/s", Name: "Büro 1", Labels: map[string]string{"site": "north", "note": "a b=c"}, Listen: "10.1.0.2:7000", ListenRaft: "[::1]:7001",
 		Advertise: "node1", Discovery: "10.1.0.2:7002", DiscoveryInterfaces: []string{"eth*", "!docker0"}, DiscoveryReplyPort: 6682,
 		DiscoveryLoopback: true, FleetSeeds: []string{"a:6674", "[fd00::1]:9"}, FleetID: fleA + "@" + keyA, AdminListen: "",
 		AdminTLSCert: "/c", AdminTLSKey: "/k", AdminTokenFile: "/t", LogLevel: "debug", LogFormat: "json",
-		Provision: ProvisionConfig{15 * time.Minute, 3, 7, "/bin/h 'a b'", 90 * time.Second, "/d.json", "other", "never"},
-		Scheduler: "leader:6674", JSON: true, Typed: c.Typed,
+		Provision:   ProvisionConfig{15 * time.Minute, 3, 7, "/bin/h 'a b'", 90 * time.Second, "/d.json", "other", "never"},
+		ServiceName: "Pace.2", FirewallAllow: []string{"10.0.0.0/8", "10.1.2.3/32", "fd00::1/128"},
+		Scheduler: "leader:6674", JSON: true, Typed: c.Typed, Flags: c.Flags,
 	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Error(d)

@@ -28,11 +28,12 @@ const (
 	GroupAdmin     = "Metrics and health"
 	GroupLog       = "Log"
 	GroupProvision = "Provisioning"
+	GroupService   = "The service, beside --install-service"
 	GroupClient    = "Where a verb goes and how it answers"
 )
 
 // Groups lists them in order.
-var Groups = []string{GroupMachine, GroupNetwork, GroupDiscovery, GroupAdmin, GroupLog, GroupProvision, GroupClient}
+var Groups = []string{GroupMachine, GroupNetwork, GroupDiscovery, GroupAdmin, GroupLog, GroupProvision, GroupService, GroupClient}
 
 // Option is one row: a flag, PACE_NAME in the environment and what the installer stored, and a key of the file.
 type Option struct {
@@ -158,6 +159,15 @@ var Options = []Option{
 		Help: "whether this machine wants to be provisioned: once and when its configuration is missing, at each boot, or never",
 		set:  func(c *Config, v []string) { c.Provision.Mode = v[0] }},
 
+	{Name: "service-name", Kind: KindText, Metavar: "name", Group: GroupService, Except: []Origin{OriginFile},
+		Shown: "PaceNode on Windows, pace-node on Linux, io.pace.node on macOS",
+		Help:  "what the service is called on this machine; there is one service a machine",
+		Check: checkServiceName, set: func(c *Config, v []string) { c.ServiceName = v[0] }},
+	{Name: "firewall-allow", Kind: KindAddress, Metavar: "addr[/prefix]", Group: GroupService, Repeat: true, Except: []Origin{OriginFile},
+		Shown: "everybody",
+		Help:  "who may reach this machine through the firewall's rules",
+		Check: checkAllow, checkAll: checkAllows, set: setAllows},
+
 	{Name: "scheduler", Kind: KindAddress, Metavar: "host[:port]", Group: GroupClient, Tool: true, Except: []Origin{OriginFile, OriginStored},
 		Shown: "this machine's node",
 		Help:  "send a verb to another machine's 0xFC endpoint under this machine's key",
@@ -167,9 +177,6 @@ var Options = []Option{
 		set:  func(c *Config, v []string) { c.JSON = truth(v[0]) }},
 }
 
-// InstallerKeys are what the installers store beside the options and read themselves.
-var InstallerKeys = []string{"PACE_FIREWALL_ALLOW", "PACE_SERVICE_NAME"}
-
 // Verb is one one-shot verb, typed as a flag of pace-node.
 type Verb struct {
 	Name    string
@@ -177,6 +184,8 @@ type Verb struct {
 	Help    string
 	Short   string // one letter, or ""
 	Plain   bool   // reads no setting at all
+	Deaf    bool   // passes over what the environment says of settings: it speaks for the service, which has another
+	Blind   bool   // passes over what is stored and the file, which may be what is wrong
 	Check   func(string) error
 }
 
@@ -186,8 +195,11 @@ func (v *Verb) Tool() bool { return v.Plain && v.Name != "check-arguments" }
 // Verbs is the table of one-shot verbs.
 var Verbs = []Verb{
 	{Name: "print-identity", Help: "print node id, public key and the line that would admit this machine; mints them where nothing has run yet"},
+	{Name: "print-surfaces", Help: "print what this machine's node binds: name, protocol and port, address, who can reach it; then the state directory, seeds and pin"},
 	{Name: "check-arguments", Help: "check every other flag, reading and opening nothing: status 0, or 78 naming the flag", Plain: true},
 	{Name: "reset-identity", Help: "put this machine's identity away under archive/; the next start mints a new one"},
+	{Name: "install-service", Help: "register the service, keep the flags beside it as its settings, and start it; done twice, it changes nothing", Deaf: true},
+	{Name: "uninstall-service", Help: "stop and remove the service and its firewall rules; state, key and settings stay", Deaf: true, Blind: true},
 	{Name: "enroll-list", Help: "list the machines that wait, with the key each asked with and the line that approves it"},
 	{Name: "enroll-approve", Metavar: "<id>@<key>", Help: "approve a waiting machine whose key you have compared", Check: checkIDKey},
 	{Name: "enroll-reject", Metavar: "<id>[@<key>]", Help: "refuse a waiting machine", Check: checkIDMaybeKey},
@@ -206,6 +218,9 @@ var Verbs = []Verb{
 func (o *Option) EnvName() string {
 	return "PACE_" + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
 }
+
+// Client reports that it is about the verb itself, and no setting of a node.
+func (o *Option) Client() bool { return o.Group == GroupClient }
 
 // FileName is the option's key in the file.
 func (o *Option) FileName() string { return strings.ReplaceAll(o.Name, "-", "_") }
@@ -260,6 +275,13 @@ func setLabels(c *Config, values []string) {
 	}
 }
 
+func setAllows(c *Config, values []string) {
+	for _, v := range values {
+		prefix, _ := parseAllow(v)
+		c.FirewallAllow = append(c.FirewallAllow, prefix.String())
+	}
+}
+
 func setSeeds(c *Config, values []string) {
 	for _, v := range values {
 		c.FleetSeeds = append(c.FleetSeeds, seed(v))
@@ -268,5 +290,5 @@ func setSeeds(c *Config, values []string) {
 
 // defaults is a Config with what no row's text can say.
 func defaults() Config {
-	return Config{Labels: map[string]string{}, Typed: map[string]Origin{}, Provision: ProvisionConfig{Workers: runtime.NumCPU()}}
+	return Config{Labels: map[string]string{}, Typed: map[string]Origin{}, Flags: map[string][]string{}, Provision: ProvisionConfig{Workers: runtime.NumCPU()}}
 }
