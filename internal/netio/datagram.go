@@ -139,10 +139,10 @@ func OpenDatagram(cfg DatagramConfig) (*Datagrams, error) {
 		done:     make(chan struct{}),
 	}
 	choices, route, err := p.list()
-	if err != nil {
-		return nil, err
+	if err != nil { // a system that starts may not have its network's own parts yet; it is asked again with every Relist
+		p.noise.say("list", "interfaces could not be listed yet", slog.Any("error", err))
 	}
-	if e := p.rules.Exact; !cfg.Loopback && !e.IsUnspecified() && !slices.ContainsFunc(choices, func(c InterfaceChoice) bool { return c.Addr.Addr() == e }) {
+	if e := p.rules.Exact; err == nil && !cfg.Loopback && !e.IsUnspecified() && !slices.ContainsFunc(choices, func(c InterfaceChoice) bool { return c.Addr.Addr() == e }) {
 		return nil, fmt.Errorf("--discovery=%s: no interface of this machine has that address; 0.0.0.0:%d listens on every one", cfg.Listen, cfg.Listen.Port())
 	}
 	p.choices, p.defaultRoute = choices, route

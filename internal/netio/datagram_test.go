@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -168,7 +169,6 @@ func TestDatagramOpenErrors(t *testing.T) {
 		{"a rule that says nothing", DatagramConfig{Loopback: true, Include: []string{"!"}}, []string{`interface rule "!"`}},
 		{"IPv6", DatagramConfig{Listen: netip.MustParseAddrPort("[::1]:0")}, []string{"--discovery=[::1]:0", "IPv4"}},
 		{"no such address", DatagramConfig{Listen: netip.MustParseAddrPort("192.0.2.9:0"), list: list}, []string{"--discovery=192.0.2.9:0", "no interface"}},
-		{"no list", DatagramConfig{list: func() ([]Interface, []Route, error) { return nil, nil, io.ErrUnexpectedEOF }}, []string{"unexpected EOF"}},
 	} {
 		p, err := OpenDatagram(c.cfg)
 		if err == nil {
@@ -393,6 +393,29 @@ func TestOpenLogsSockets(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, &text)
 		}
+	}
+}
+
+// TestOpenBeforeTheSystemKnowsItsInterfaces: a service that starts with the machine may come before them.
+func TestOpenBeforeTheSystemKnowsItsInterfaces(t *testing.T) {
+	var text lockedText
+	var known atomic.Bool
+	p, err := OpenDatagram(DatagramConfig{bound: true, Logger: text.logger(), list: func() ([]Interface, []Route, error) {
+		if !known.Load() {
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		return loopbackCards("a")()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.Relist() || len(p.Interfaces()) != 0 || !strings.Contains(text.String(), "could not be listed") || !strings.Contains(text.String(), "unexpected EOF") {
+		t.Errorf("%v\n%s", p.Interfaces(), &text)
+	}
+	known.Store(true)
+	if !p.Relist() || len(p.Interfaces()) != 1 {
+		t.Errorf("%v", p.Interfaces())
 	}
 }
 
