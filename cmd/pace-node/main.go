@@ -17,7 +17,6 @@ import (
 	"pace-node/internal/host"
 	"pace-node/internal/machine"
 	"pace-node/internal/node"
-	"pace-node/internal/statedir"
 	"pace-node/internal/version"
 )
 
@@ -30,7 +29,11 @@ func run(h host.Host, argv []string, stdout, stderr io.Writer) int {
 	}
 	cfg, call, err := parse(argv[1:], os.LookupEnv, h.StoredSettings, os.ReadFile)
 	if err != nil {
-		return control.PrintFailure(err, cfg.JSON, tool, stdout, stderr)
+		code := control.PrintFailure(err, cfg.JSON, tool, stdout, stderr)
+		if call.Name == "" && !tool {
+			h.Refuse(err, code)
+		}
+		return code
 	}
 	switch call.Name {
 	case "help":
@@ -72,11 +75,8 @@ func serve(h host.Host, cfg config.Config, stderr io.Writer) int {
 	state, err := m.State()
 	if err != nil {
 		fmt.Fprintf(stderr, "pace-node: %v\n", err)
+		h.Refuse(err, config.ExitFailed)
 		return config.ExitFailed
 	}
-	socket := h.AdminSocket(m.Config.StateDir)
-	if socket == "" {
-		socket = statedir.SocketPath(m.Config.StateDir)
-	}
-	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: socket, Stderr: stderr, Point: crashPoint()})
+	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: m.AdminSocket(), Stderr: stderr, Point: crashPoint()})
 }

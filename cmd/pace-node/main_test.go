@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,12 @@ type bare struct{ host.Host }
 
 func (bare) StoredSettings() (map[string]host.Setting, error) { return nil, nil }
 func (bare) Installed() bool                                  { return false }
+func (bare) Install(context.Context, host.Registration) (host.Outcome, error) {
+	return host.Outcome{Service: "pace-node", Did: []string{"half of it"}}, host.ErrPrivilege
+}
+func (bare) Uninstall(context.Context, string) (host.Outcome, error) {
+	return host.Outcome{Service: "pace-node", StateDir: "/var/lib/pace-node", Settings: "/etc/default/pace-node"}, nil
+}
 
 // status runs the command as it would be typed.
 func status(t *testing.T, argv ...string) (code int, stdout, stderr string) {
@@ -43,6 +50,11 @@ func TestExitStatusAndStreams(t *testing.T) {
 		{"pace-node --config=/not/there", 78, "", "/not/there"},
 		{"pace-node --print-identity --discovery-loopback --state-dir=" + dir, 0, "node-id ", ""},
 		{"pace-node --enroll-list --state-dir=" + dir, 5, "", "remedy"},
+		{"pace-node --print-surfaces --fleet-seed=a --state-dir=" + dir, 0, "node tcp/6674 * network\nraft tcp/6680 * network\n", ""},
+		{"pace-node --install-service --state-dir=" + dir, 1, "", "remedy: sudo "},
+		{"pace-node --install-service", 1, "", "note: done before this failed: half of it"},
+		{"pace-node --install-service --firewall-allow=::/0", 78, "", "that is everybody"},
+		{"pace-node --uninstall-service", 0, "service pace-node\nchanged nothing: all is as it was asked for\nstate-dir /var/lib/pace-node\nsettings /etc/default/pace-node\n", ""},
 		{"pacectl nonsense --state-dir=" + dir, 2, "", "nonsense"},
 		{"pacectl --nonsense", 2, "", "pacectl: there is no flag"},
 		{"pace-node --nonsense", 2, "", "\nremedy: see --help\n"},

@@ -13,11 +13,12 @@ import (
 )
 
 // notYet are flags that the pages name as missing, or that belong to other programs.
-var notYet = map[string]bool{"provision-pki": true, "install-service": true, "tags": true,
+var notYet = map[string]bool{"provision-pki": true, "tags": true,
 	// firewall-cmd
 	"permanent": true, "add-service": true, "reload": true,
 	// pkgutil, socketfilterfw, codesign, productsign, notarytool
 	"expand": true, "payload-files": true, "pkg-info": true, "pkgs": true, "setglobalstate": true, "listapps": true,
+	"predicate": true, "info": true, // log
 	"sign": true, "options": true, "timestamp": true, "identifier": true, "keychain-profile": true, "wait": true,
 }
 

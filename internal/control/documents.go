@@ -33,6 +33,34 @@ type Identity struct {
 	ClusterAdmit string `json:"cluster_admit"`
 }
 
+// Surfaces is what --print-surfaces prints: what a node of this machine's settings binds.
+type Surfaces struct {
+	V        int          `json:"v"`
+	Surfaces []SurfaceRow `json:"surfaces"`
+	StateDir string       `json:"state_dir"`
+	Seeds    []string     `json:"seeds"`
+	Pin      string       `json:"pin,omitempty"`
+}
+
+// SurfaceRow is one endpoint.
+type SurfaceRow struct {
+	Name  string `json:"name"`           // node, raft, discovery-beacon, discovery-reply, admin, admin-socket
+	Proto string `json:"proto"`          // tcp, udp, unix, pipe
+	Port  int    `json:"port,omitempty"` // left out: chosen by the kernel, or none
+	Bind  string `json:"bind"`           // an address, * for every one, or a path
+	Scope string `json:"scope"`          // loopback, segment, network
+}
+
+// ServiceChange is what --install-service and --uninstall-service print.
+type ServiceChange struct {
+	V        int      `json:"v"`
+	Service  string   `json:"service"`
+	Changed  []string `json:"changed"` // a sentence each; empty = nothing was to be done
+	Notes    []string `json:"notes"`
+	StateDir string   `json:"state_dir"`
+	Settings string   `json:"settings"` // a file, or a key of the registry
+}
+
 // Window is the auto-approve window.
 type Window struct {
 	Armed   bool  `json:"armed"`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,6 +26,15 @@ const wordSafe = "._:/@%+=,-[]"
 // once every character that could run something is escaped.
 const sentenceSafe = wordSafe + " '\"?*#"
 
+// pathSafe is the one more that sentences of this machine need where paths have
+// it: to cmd and PowerShell a backslash means nothing.
+func pathSafe(goos string) string {
+	if goos == "windows" {
+		return `\`
+	}
+	return ""
+}
+
 // Word returns text that another machine chose as one column: without a space,
 // and so that nothing in it runs, whatever shell it is pasted into. Empty text
 // is "-". What is escaped is written \xNN or \u{NNNN}; at most maxWordShown
@@ -41,7 +51,7 @@ func Word(s string) string {
 // as <id> become ID, and round brackets square ones, so that our own hints
 // stay readable.
 func Sentence(s string) string {
-	return escape(plainer(s), sentenceSafe, -1)
+	return escape(plainer(s), sentenceSafe+pathSafe(runtime.GOOS), -1)
 }
 
 func escape(s, safe string, most int) string {

@@ -261,3 +261,16 @@ func FuzzEscape(f *testing.F) {
 		}
 	})
 }
+
+// TestPathsOfWindows: what mends a folder's protection there is pasted into cmd, so its path stands as it is.
+func TestPathsOfWindows(t *testing.T) {
+	const remedy = `icacls "C:\ProgramData\pace-node" /inheritance:r`
+	if got := escape(plainer(remedy), sentenceSafe+pathSafe("windows"), -1); got != remedy {
+		t.Errorf("%s", got)
+	}
+	for _, goos := range []string{"linux", "darwin"} {
+		if got := escape(`a\b`, sentenceSafe+pathSafe(goos), -1); got != `a\x5cb` {
+			t.Errorf("%s: %s", goos, got)
+		}
+	}
+}

@@ -96,3 +96,37 @@ func TestCompletionsNameEveryRow(t *testing.T) {
 		}
 	}
 }
+
+func TestSurfacesText(t *testing.T) {
+	d := Surfaces{Surfaces: []SurfaceRow{
+		{"node", "tcp", 6674, "*", "network"}, {"discovery-reply", "udp", 0, "*", "segment"}, {"admin", "tcp", 6690, "::1", "loopback"},
+		{"admin-socket", "unix", 0, "/Library/Application Support/pace-node/admin.sock", "loopback"}, {"admin-socket", "pipe", 0, `\\.\pipe\pace-node-0`, "loopback"},
+	}, StateDir: `C:\ProgramData\pace-node`, Seeds: []string{"a:6674", "[fd00::1]:6674"}, Pin: "id@key"}
+	want := `node tcp/6674 * network
+discovery-reply udp/any * segment
+admin tcp/6690 ::1 loopback
+admin-socket unix/- "/Library/Application Support/pace-node/admin.sock" loopback
+admin-socket pipe/- \\.\pipe\pace-node-0 loopback
+state-dir C:\ProgramData\pace-node
+seed a:6674
+seed [fd00::1]:6674
+pin id@key
+`
+	if got := d.Text(); got != want {
+		t.Errorf("\n%s\nwant\n%s", got, want)
+	}
+	if got, want := (&Surfaces{StateDir: "/s\n"}).Text(), "state-dir \"/s\\n\"\nseed -\npin -\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestServiceChangeText(t *testing.T) {
+	d := ServiceChange{Service: "PaceNode", Changed: []string{`C:\pace\pace-node.exe is registered`}, Notes: []string{"no firewall is told"}, StateDir: "/var/lib/pace-node", Settings: `HKLM\Software\Pace\Node`}
+	want := "service PaceNode\nchanged C:\\pace\\pace-node.exe is registered\nnote no firewall is told\nstate-dir /var/lib/pace-node\nsettings HKLM\\Software\\Pace\\Node\n"
+	if got := d.Text(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (&ServiceChange{Service: "s"}).Text(); got != "service s\nchanged nothing: all is as it was asked for\nstate-dir -\nsettings -\n" {
+		t.Errorf("%q", got)
+	}
+}

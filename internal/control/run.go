@@ -34,7 +34,14 @@ type RunDeps struct {
 	Backup func(ctx context.Context, file string, passphrase []byte, s FounderState) (Done, error)
 	// Restore opens a backup, has sure confirm what it holds, and puts it in the place of this machine's identity.
 	Restore func(ctx context.Context, file string, passphrase []byte, sure func(Restoring) error) (Done, error)
-	Stdin   io.Reader // nil: nothing is asked back
+	// Surfaces tells what a node of this machine's settings binds.
+	Surfaces func(ctx context.Context) (Surfaces, error)
+	// Install registers the service, or brings what is registered to what was
+	// asked for, and starts it.
+	Install func(ctx context.Context) (ServiceChange, error)
+	// Uninstall stops and removes the service.
+	Uninstall func(ctx context.Context) (ServiceChange, error)
+	Stdin     io.Reader // nil: nothing is asked back
 	// Election is how long a verb waits until another machine leads, where the
 	// fleet is electing one: ElectionPatience, or 0 in tests.
 	Election time.Duration
@@ -72,6 +79,9 @@ type verb struct {
 var verbs = []verb{
 	{"print-identity", "identity", false, "", 0, 0, "node id, public key and the line that would admit this machine", (*runner).identity},
 	{"reset-identity", "", false, "", 0, 0, "archive this machine's identity; the next start makes a new one", (*runner).resetIdentity},
+	{"print-surfaces", "", false, "", 0, 0, "what this machine's node binds", (*runner).surfaces},
+	{"install-service", "", false, "", 0, 0, "register the service and start it", (*runner).install},
+	{"uninstall-service", "", false, "", 0, 0, "stop and remove the service", (*runner).uninstall},
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
 	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
 	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "take this machine out of its fleet, or give up what it asks; its key is not revoked", (*runner).leave},

@@ -44,6 +44,39 @@ func (r *runner) resetIdentity(ctx context.Context, _ []string) (Printable, erro
 	return &d, nil
 }
 
+func (r *runner) surfaces(ctx context.Context, _ []string) (Printable, error) {
+	if r.deps.Surfaces == nil {
+		return nil, errors.New("this program cannot tell what it binds")
+	}
+	d, err := r.deps.Surfaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+func (r *runner) install(ctx context.Context, _ []string) (Printable, error) {
+	return r.service(ctx, r.deps.Install)
+}
+
+func (r *runner) uninstall(ctx context.Context, _ []string) (Printable, error) {
+	return r.service(ctx, r.deps.Uninstall)
+}
+
+func (r *runner) service(ctx context.Context, change func(context.Context) (ServiceChange, error)) (Printable, error) {
+	if change == nil {
+		return nil, errors.New("this program cannot reach the service manager")
+	}
+	d, err := change(ctx)
+	if err != nil {
+		for _, done := range d.Changed {
+			r.notice("done before this failed: %s", done)
+		}
+		return nil, err
+	}
+	return &d, nil
+}
+
 func status[T any](r *runner, ctx context.Context, what string) (T, error) {
 	return ask[T](ctx, r.call, wire.VerbStatus, wire.StatusRequest{What: what})
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,7 +22,7 @@ func ParseEnvFile(name string, data []byte) (map[string]Setting, error) {
 		return nil, fmt.Errorf("%s: %w: it is not UTF-8", name, ErrEnvFile)
 	}
 	out := map[string]Setting{}
-	r := envReader{text: strings.ReplaceAll(string(data), "\r\n", "\n"), line: 1}
+	r := envReader{text: unixLines(data), line: 1}
 	for r.more() {
 		start := r.line
 		key, value, ok, err := r.entry()
@@ -34,6 +35,11 @@ func ParseEnvFile(name string, data []byte) (map[string]Setting, error) {
 	}
 	return out, nil
 }
+
+var lineEnd = regexp.MustCompile(`\r+(\n|$)`)
+
+// unixLines ends lines as POSIX does, also where an editor of Windows was at work.
+func unixLines(data []byte) string { return string(lineEnd.ReplaceAll(data, []byte("$1"))) }
 
 type envReader struct {
 	text string

@@ -7,6 +7,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -33,6 +34,13 @@ type Host interface {
 	// StoredSettings is what the installer stored, by PACE_ name. Nothing stored is no error.
 	StoredSettings() (map[string]Setting, error)
 
+	// Install registers the service, or brings what is registered to what is asked for, and starts it. Done twice, it
+	// changes nothing. The outcome of a failure says what was done before it. Errors: ErrPrivilege, or a *Refusal.
+	Install(ctx context.Context, r Registration) (Outcome, error)
+	// Uninstall stops and removes the service; state, key and settings stay. name is "" for the one that is registered.
+	// What is not there is no error.
+	Uninstall(ctx context.Context, name string) (Outcome, error)
+
 	// Ready tells the service manager that the state directory is open and the sockets are bound.
 	Ready() error
 	// Status tells it one line for people.
@@ -43,6 +51,12 @@ type Host interface {
 	WatchdogEvery() time.Duration
 	// WatchdogPing tells the service manager that the program is alive.
 	WatchdogPing() error
+	// Refuse tells the service manager that the program does not start and why, with its exit status, where what stands on
+	// stderr would reach nobody. It returns at once where no service manager asks.
+	Refuse(why error, exit int)
+	// Log is the service manager's own log, once RunService runs the program: lines without the fields that it has itself.
+	// nil: there is none. beside tells that stderr is to hear the same.
+	Log(level slog.Leveler, format string) (h slog.Handler, beside bool)
 	// RunService runs the program until it ends by itself or the service manager or a signal ends ctx, and returns what run
 	// returned. exit gives the status that a service manager is told for an error.
 	RunService(run func(ctx context.Context) error, exit func(error) int) error

@@ -1,7 +1,7 @@
 // Package machine is this machine as its verbs see it: where the state directory is, who may open it, the identity in it
 // and the address that it advertises. Its one job is to give the verbs' implementation what it needs of this machine.
 //
-// It must never start a node, nor change anything that a running one uses.
+// It must never start a node, nor change anything that a running one uses; the service is the platform's to register.
 package machine
 
 import (
@@ -103,12 +103,16 @@ func (m *Machine) Mint() statedir.Mint {
 	return statedir.Mint{Entropy: func(b []byte) { rand.Read(b) }, Now: time.Now(), Hardware: m.host.Hardware()}
 }
 
+// AdminSocket is where the node listens for its administrators.
+func (m *Machine) AdminSocket() string { return m.socket() }
+
 // Deps is what the verbs need.
 func (m *Machine) Deps() control.RunDeps {
 	return control.RunDeps{
 		AdminPaths: control.AdminPaths(statedir.SocketPath(m.Config.StateDir), m.Packaged), Stdin: os.Stdin,
 		Passphrase: m.passphrase, Backup: m.backup, Restore: m.restore,
 		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset, Election: control.ElectionPatience,
+		Surfaces: m.surfaces, Install: m.install, Uninstall: m.uninstall,
 	}
 }
 

@@ -28,8 +28,7 @@ type Service struct {
 
 // Serve runs a node under the platform's service manager, or in the foreground, and returns the exit status.
 func Serve(h host.Host, s Service) int {
-	logger := NewLogger(s.Stderr, s.Settings.LogLevel, s.Settings.LogFormat)
-	err := h.RunService(func(ctx context.Context) error { return s.run(ctx, h, logger) }, exitOf)
+	err := h.RunService(func(ctx context.Context) error { return s.run(ctx, h, s.logger(h)) }, exitOf)
 	if err != nil {
 		fmt.Fprintf(s.Stderr, "pace-node: %v\n", err)
 	}
@@ -105,15 +104,29 @@ func exitOf(err error) int {
 	return config.ExitFailed
 }
 
-// NewLogger is the node's log: text or JSON lines with constant messages and facts in attributes.
+// logger writes to the service manager's own log, to stderr, or to both, as the platform has it.
+func (s Service) logger(h host.Host) *slog.Logger {
+	level := levelOf(s.Settings.LogLevel)
+	own, beside := h.Log(level, s.Settings.LogFormat)
+	plain := host.NewStderr(s.Stderr, level, s.Settings.LogFormat)
+	switch {
+	case own == nil:
+		return slog.New(plain)
+	case beside:
+		return slog.New(slog.NewMultiHandler(own, plain))
+	}
+	return slog.New(own)
+}
+
+// NewLogger is the node's log on a stream: text or JSON lines with constant messages and facts in attributes.
 func NewLogger(w io.Writer, level, format string) *slog.Logger {
+	return slog.New(host.NewStderr(w, levelOf(level), format))
+}
+
+func levelOf(text string) slog.Level {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(strings.ToUpper(level))); err != nil {
-		l = slog.LevelInfo
+	if err := l.UnmarshalText([]byte(strings.ToUpper(text))); err != nil {
+		return slog.LevelInfo
 	}
-	opts := &slog.HandlerOptions{Level: l}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
-	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return l
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"pace-node/internal/config"
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
@@ -62,6 +63,8 @@ var documents = []document{
 	doc[control.QueueList]("queue-list", "Queue", "verb 1A Queue `list`; `pacectl queue list --json`"),
 	doc[control.QueueShow]("queue-show", "Machine of the queue", "verb 1A Queue `show`, `history`; `pacectl queue show MACHINE --json`, `pacectl queue history MACHINE --json`"),
 	doc[control.HelperRun]("helper-run", "Trial of the helper", "verb 1A Queue `run-helper`; `pacectl queue run-helper MACHINE --json`"),
+	doc[control.Surfaces]("surfaces", "Surfaces", "`pace-node --print-surfaces --json`"),
+	doc[control.ServiceChange]("service-change", "Change of the service", "`pace-node --install-service --json`, `pace-node --uninstall-service --json`"),
 	doc[control.Done]("done", "Done", "what every verb that changes something prints with `--json`; verb 11 EnrollControl and verb 1A Queue: answer of their changes"),
 	doc[control.FailureDocument]("failure", "Failure", "what every verb prints with `--json` when it fails; the exit status is in it"),
 
@@ -121,7 +124,7 @@ var fields = map[string]func(*Node){
 	"control.Identity.V": version, "control.NodeStatus.V": version, "control.ClusterStatus.V": version, "control.ConditionList.V": version,
 	"control.AuditList.V": version, "control.EnrollList.V": version, "control.MemberList.V": version, "control.MemberShow.V": version,
 	"control.QueueList.V": version, "control.QueueShow.V": version, "control.HelperRun.V": version, "control.Done.V": version,
-	"control.FailureDocument.V": version,
+	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version,
 
 	"control.View.Mode":                enum(formation.Modes, func(r formation.ModeRow) string { return r.Name }),
 	"control.NodeStatus.Mode":          enum(formation.Modes, func(r formation.ModeRow) string { return r.Name }),
@@ -131,6 +134,9 @@ var fields = map[string]func(*Node){
 	"control.ConditionStatus.Severity": enum([]control.Severity{control.Notice, control.Warning, control.Alert}, control.Severity.String),
 	"control.QueueEntry.State":         words(control.QueueStates...),
 	"control.SeedStatus.Origin":        enum(formation.Origins, func(r formation.OriginRow) string { return r.Name }),
+	"control.SurfaceRow.Name":          words(config.SurfaceNode, config.SurfaceRaft, config.SurfaceBeacon, config.SurfaceReply, config.SurfaceAdmin, "admin-socket"),
+	"control.SurfaceRow.Proto":         words("tcp", "udp", "unix", "pipe"),
+	"control.SurfaceRow.Scope":         words(config.ScopeLoopback, config.ScopeSegment, config.ScopeNetwork),
 	"control.EnrollRow.Decision":       words(control.DecisionWaiting, control.DecisionApproved, control.DecisionAuto, control.DecisionRejected),
 	"wire.WorkRequest.Step":            words(wire.StepInventory, wire.StepConfigure, wire.StepRestart, wire.StepShutdown),
 	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit"),

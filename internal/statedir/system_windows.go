@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -75,30 +76,54 @@ func judge(path string, want kind, _ *owner) error {
 	if want == kindParent {
 		return nil // a folder made with its own list is not swapped by whoever may write above it without DELETE on it
 	}
-	name, err := windows.UTF16PtrFromString(path)
+	facts, err := readACL(path, true)
 	if err != nil {
 		return err
+	}
+	return judgeACL(path, want, facts)
+}
+
+// Outsider names somebody other than SYSTEM, Administrators and Windows' own installer who may change a program, or put
+// another one in its place; "" where there is nobody.
+func Outsider(program string) (string, error) {
+	for path, rights := range map[string]uint32{program: rightsChange, filepath.Dir(program): rightsReplace} {
+		facts, err := readACL(path, false)
+		if err != nil {
+			return "", err
+		}
+		if who := facts.outsider(rights); who != "" {
+			return who, nil
+		}
+	}
+	return "", nil
+}
+
+// readACL reads a path's protection. What a folder's list only hands down to what is made in it is left out unless handed.
+func readACL(path string, handed bool) (facts aclFacts, err error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return facts, err
 	}
 	attributes, err := windows.GetFileAttributes(name)
 	if err != nil {
-		return &os.PathError{Op: "stat", Path: path, Err: err}
+		return facts, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	self, _, err := whoRuns()
 	if err != nil {
-		return err
+		return facts, err
 	}
-	facts := aclFacts{
+	facts = aclFacts{
 		Reparse:   attributes&windows.FILE_ATTRIBUTE_REPARSE_POINT != 0,
 		Directory: attributes&windows.FILE_ATTRIBUTE_DIRECTORY != 0,
 		Self:      self,
 	}
 	sd, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
-		return fmt.Errorf("the access list of %s: %w", path, err)
+		return facts, fmt.Errorf("the access list of %s: %w", path, err)
 	}
 	sid, _, err := sd.Owner()
 	if err != nil {
-		return fmt.Errorf("the owner of %s: %w", path, err)
+		return facts, fmt.Errorf("the owner of %s: %w", path, err)
 	}
 	facts.Owner = sid.String()
 	dacl, _, err := sd.DACL()
@@ -106,12 +131,15 @@ func judge(path string, want kind, _ *owner) error {
 	case errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND) || err == nil && dacl == nil:
 		facts.NullACL = true
 	case err != nil:
-		return fmt.Errorf("the access list of %s: %w", path, err)
+		return facts, fmt.Errorf("the access list of %s: %w", path, err)
 	default:
 		for i := range uint32(dacl.AceCount) {
 			var ace *windows.ACCESS_ALLOWED_ACE
 			if err := windows.GetAce(dacl, i, &ace); err != nil {
-				return fmt.Errorf("the access list of %s: %w", path, err)
+				return facts, fmt.Errorf("the access list of %s: %w", path, err)
+			}
+			if !handed && ace.Header.AceFlags&windows.INHERIT_ONLY_ACE != 0 {
+				continue
 			}
 			facts.Entries = append(facts.Entries, aclEntry{
 				Allow: ace.Header.AceType == windows.ACCESS_ALLOWED_ACE_TYPE,
@@ -120,7 +148,7 @@ func judge(path string, want kind, _ *owner) error {
 			})
 		}
 	}
-	return judgeACL(path, want, facts)
+	return facts, nil
 }
 
 // lockOffset is far beyond the text of the file: a locked range cannot be read by others, and they want the process id.

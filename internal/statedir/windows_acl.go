@@ -118,6 +118,31 @@ var aclChecks = []aclCheck{
 	},
 }
 
+// sidInstaller is Windows' own installer, which owns and may change the system's folders.
+const sidInstaller = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
+
+// rightsReplace are those on a folder that let somebody put another file in the place of one in it.
+const rightsReplace = rightDeleteChild | rightWriteDAC | rightWriteOwner | rightGenericAll
+
+// outsider is the first account beyond the machine's administrators that owns the path or may do any of these with it.
+func (f aclFacts) outsider(rights uint32) string {
+	own := func(sid string) bool {
+		return slices.Contains([]string{sidSystem, sidAdministrators, sidInstaller}, sid)
+	}
+	switch {
+	case f.NullACL:
+		return "everybody"
+	case !own(f.Owner):
+		return f.Owner
+	}
+	for _, e := range f.Entries {
+		if e.Allow && e.Mask&rights != 0 && !own(e.SID) {
+			return e.SID
+		}
+	}
+	return ""
+}
+
 func aclRemedy(p string) string {
 	return fmt.Sprintf(`look at who changed what, then: icacls "%s" /inheritance:r /grant:r *%s:F *%s:F`, p, sidSystem, sidAdministrators)
 }

@@ -162,3 +162,28 @@ func TestMutationRecordChecks(t *testing.T) {
 		recordChecks[i] = old
 	}
 }
+
+// TestOutsider: who else could put a program of his own in the place of the service's.
+func TestOutsider(t *testing.T) {
+	const installer = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
+	programs := []aclEntry{{true, installer, fullControl}, {true, sidSystem, fullControl}, {true, sidAdministrators, fullControl}, {true, sidUsers, readExecute}}
+	authenticated := append(slices.Clone(programs), aclEntry{true, "S-1-5-11", 0x1301BF}) // what C:\ hands down: modify
+	for name, c := range map[string]struct {
+		f      aclFacts
+		rights uint32
+		want   string
+	}{
+		"Program Files":        {aclFacts{Owner: installer, Entries: programs}, rightsReplace, ""},
+		"a file in it":         {aclFacts{Owner: sidSystem, Entries: programs}, rightsChange, ""},
+		"a folder below C:\\":  {aclFacts{Owner: sidAdministrators, Entries: authenticated}, rightsChange, "S-1-5-11"},
+		"a user's download":    {aclFacts{Owner: sidUser, Entries: programs, Self: sidUser}, rightsChange, sidUser},
+		"no list":              {aclFacts{Owner: sidSystem, NullACL: true}, rightsChange, "everybody"},
+		"denied only":          {aclFacts{Owner: sidSystem, Entries: []aclEntry{{false, sidUsers, fullControl}}}, rightsChange, ""},
+		"users add files only": {aclFacts{Owner: sidSystem, Entries: []aclEntry{{true, sidUsers, addFileRight}}}, rightsReplace, ""},
+		"users delete in it":   {aclFacts{Owner: sidSystem, Entries: []aclEntry{{true, sidUsers, 0x40}}}, rightsReplace, sidUsers},
+	} {
+		if got := c.f.outsider(c.rights); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

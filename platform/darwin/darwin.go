@@ -13,7 +13,6 @@ const (
 	systemState = "/Library/Application Support/pace-node"
 	envFile     = "pace-node.env" // in systemState
 	userState   = "Library/Application Support/pace-node"
-	daemonPlist = "/Library/LaunchDaemons/io.pace.node.plist"
 	ioregPath   = "/usr/sbin/ioreg" // by its full path: PATH is the caller's
 	hardwareTag = "pace-node hardware 1\x00"
 )

@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 
 	"pace-node/internal/host"
 )
@@ -33,13 +36,38 @@ func (s system) Ordinary() bool {
 	return os.Geteuid() != 0 && !(ok && os.Geteuid() == uid)
 }
 
-func (system) Installed() bool {
-	for _, dir := range unitDirs {
-		if _, err := os.Stat(filepath.Join(dir, unitName)); err == nil {
-			return true
+func (s system) services() *services {
+	return &services{euid: os.Geteuid(), run: host.Run, find: find, account: s.Account, place: host.CheckPlace, other: newInit, exe: processProgram}
+}
+
+func (s system) Installed() bool { return s.services().installed() }
+
+// Install implements host.Host.
+func (s system) Install(ctx context.Context, r host.Registration) (host.Outcome, error) {
+	return s.services().install(ctx, r)
+}
+
+// Uninstall implements host.Host.
+func (s system) Uninstall(ctx context.Context, name string) (host.Outcome, error) {
+	return s.services().uninstall(ctx, name)
+}
+
+func find(program string) string {
+	for _, dir := range programDirs {
+		path := filepath.Join(dir, program)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path
 		}
 	}
-	return false
+	return ""
+}
+
+func processProgram(pid string) string {
+	path, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 func (system) Account() (uid, gid int, ok bool) {
@@ -93,6 +121,21 @@ func (system) WatchdogEvery() time.Duration {
 		return 0 // a manager that writes no number does not watch
 	}
 	return every
+}
+
+// Refuse implements host.Host: systemd keeps what is written to stderr.
+func (system) Refuse(error, int) {}
+
+// Log is the journal, through stderr: it takes the severity from a line's beginning.
+func (system) Log(level slog.Leveler, format string) (slog.Handler, bool) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(os.Stderr.Fd()), &stat); err != nil || !journalled(os.Getenv("JOURNAL_STREAM"), stat.Dev, stat.Ino) {
+		return nil, true
+	}
+	return host.NewLines(level, format, func(s host.Severity, line string) error {
+		_, err := io.WriteString(os.Stderr, journalLine(s, line))
+		return err
+	}), false
 }
 
 func (system) RunService(run func(context.Context) error, _ func(error) int) error {

@@ -6,7 +6,10 @@ package linux
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
+
+	"pace-node/internal/host"
 )
 
 const (
@@ -22,8 +25,13 @@ const (
 	hardwareTag = "pace-node hardware 1\x00" // so that the digest is of no use elsewhere
 )
 
-// unitDirs are where systemd finds a unit, as the packages and --install-service write it.
-var unitDirs = []string{"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+// scriptOf is the start script of a service on an init system that kardianos/service names, or "" on one that has none.
+func scriptOf(platform, name string) string { return strings.ReplaceAll(scripts[platform], "%", name) }
+
+// scripts are where those systems keep what starts a service; % is its name.
+var scripts = map[string]string{
+	"linux-upstart": "/etc/init/%.conf", "linux-openrc": "/etc/init.d/%", "linux-rcs": "/etc/init.d/%", "linux-procd": "/etc/init.d/%", "unix-systemv": "/etc/init.d/%",
+}
 
 // stateDir is the service's state directory, or the account's own below XDG_STATE_HOME.
 func stateDir(user bool, xdg, home string) string {
@@ -58,4 +66,19 @@ func statusLine(text string) string {
 		text = strings.ToValidUTF8(text[:maxStatus], "")
 	}
 	return "STATUS=" + text
+}
+
+// journalled reports whether stderr is the journal's: systemd says its device and inode, systemd.exec(5).
+func journalled(stream string, device, inode uint64) bool {
+	return stream == strconv.FormatUint(device, 10)+":"+strconv.FormatUint(inode, 10)
+}
+
+// journalPriority are syslog's numbers, sd-daemon(3).
+var journalPriority = map[host.Severity]string{
+	host.SeverityDebug: "<7>", host.SeverityInfo: "<6>", host.SeverityWarning: "<4>", host.SeverityError: "<3>",
+}
+
+// journalLine is a line as the journal reads it.
+func journalLine(s host.Severity, line string) string {
+	return journalPriority[s] + strings.ReplaceAll(line, "\n", " ") + "\n"
 }

