@@ -37,7 +37,7 @@ type wine struct {
 	first  int       // that process's id, as it is seen here
 }
 
-// wineKeeper makes the mounts of one system, says so, and sleeps for as long as the system is wanted. $1: the prefix to
+// wineKeeper makes the mounts of one system, says so, and stays for as long as the system is wanted. $1: the prefix to
 // begin with, $2: "over" to leave that one as it is, $3: the host name.
 const wineKeeper = `set -e
 hostname "$3"
@@ -53,7 +53,7 @@ chmod 700 /mnt/server
 mount --bind /mnt/server "/tmp/.wine-$(id -u)"
 mount -t proc proc /proc
 echo up
-exec sleep infinity
+while :; do sleep 3600; done
 `
 
 // wineUmask: Wine knows of a file's protection only what POSIX modes can say, and the program refuses a state directory that
@@ -152,7 +152,7 @@ func (w *wine) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/mnt/home", "WINEPREFIX=" + winePrefix, "WINEARCH=win64",
 		"WINELOADER=" + wineLoader, "WINESERVER=" + wineServer, "WINEDEBUG=-all",
-		"WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d"} // no menus, and no offers to download Mono and Gecko
+		"WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d;netsh.exe=n,b"} // no menus, no offers to download Mono and Gecko, and netsh is ours where there is one
 	cmd.WaitDelay = time.Second // what a command leaves running may hold the pipes
 	return cmd
 }
