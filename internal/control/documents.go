@@ -251,8 +251,8 @@ type BackupPart struct {
 
 // RecoverVoter is another voter of a fleet that is to be recovered.
 type RecoverVoter struct {
-	Machine
-	HeardMS *int64 `json:"heard_ms"` // null: not heard since this node started
+	Machine Machine `json:"machine"`
+	HeardMS *int64  `json:"heard_ms"` // null: not heard since this node started
 }
 
 // InterfaceStatus is one network interface that discovery used or passed over.

@@ -104,7 +104,7 @@ func (p *RecoverPreview) Text() string {
 	var l lines
 	l.add("fleet %s would be recovered from this machine: %s", Word(p.Cluster), viewText(p.View))
 	for _, v := range p.Voters {
-		l.add("voter %s %s last heard %s", Word(v.ID), Word(v.Name), ago(v.HeardMS))
+		l.add("voter %s %s last heard %s", Word(v.Machine.ID), Word(v.Machine.Name), ago(v.HeardMS))
 	}
 	for _, s := range p.Lost {
 		l.add("may be lost: %s", Sentence(s))

@@ -47,7 +47,7 @@ func TestSimRecoverByALearner(t *testing.T) {
 		s.refusedWith(err, "given back", fleet)
 		p, err := b.recoveryPreview(t.Context())
 		s.must(err)
-		if p.Epoch != 1 || p.Cluster != fleet || p.Members != 3 || len(p.Voters) != 1 || p.Voters[0].ID != a.id || len(p.Lost) != 3 {
+		if p.Epoch != 1 || p.Cluster != fleet || p.Members != 3 || len(p.Voters) != 1 || p.Voters[0].Machine.ID != a.id || len(p.Lost) != 3 {
 			t.Errorf("the preview is %+v", p)
 		}
 		said, err := typed(b, recoverRequest(b))

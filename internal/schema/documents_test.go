@@ -56,6 +56,7 @@ var documents = []document{
 	doc[control.NodeStatus]("node-status", "Node status", "verb 18 Status `node`; `pacectl node --json`"),
 	doc[control.ClusterStatus]("cluster-status", "Cluster status", "verb 18 Status `cluster`; `pace-node --cluster-status --json`, `pacectl fleet status --json`"),
 	doc[control.ConditionList]("condition-list", "Conditions", "verb 18 Status `conditions`"),
+	doc[control.RecoverPreview]("recover-preview", "What a recovery would do", "verb 18 Status `recover`, to this machine's own administrators"),
 	doc[control.AuditList]("audit-list", "Audit", "verb 18 Status `audit`; `pacectl audit --json`"),
 	doc[control.EnrollList]("enroll-list", "Waiting list", "verb 11 EnrollControl list: answer; `pace-node --enroll-list --json`, `pacectl enroll list --json`"),
 	doc[control.MemberList]("member-list", "Members", "`pacectl member list --json`"),
@@ -124,7 +125,7 @@ var fields = map[string]func(*Node){
 	"control.Identity.V": version, "control.NodeStatus.V": version, "control.ClusterStatus.V": version, "control.ConditionList.V": version,
 	"control.AuditList.V": version, "control.EnrollList.V": version, "control.MemberList.V": version, "control.MemberShow.V": version,
 	"control.QueueList.V": version, "control.QueueShow.V": version, "control.HelperRun.V": version, "control.Done.V": version,
-	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version,
+	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version, "control.RecoverPreview.V": version,
 
 	"control.View.Mode":                enum(formation.Modes, func(r formation.ModeRow) string { return r.Name }),
 	"control.NodeStatus.Mode":          enum(formation.Modes, func(r formation.ModeRow) string { return r.Name }),
@@ -139,7 +140,7 @@ var fields = map[string]func(*Node){
 	"control.SurfaceRow.Scope":         words(config.ScopeLoopback, config.ScopeSegment, config.ScopeNetwork),
 	"control.EnrollRow.Decision":       words(control.DecisionWaiting, control.DecisionApproved, control.DecisionAuto, control.DecisionRejected),
 	"wire.WorkRequest.Step":            words(wire.StepInventory, wire.StepConfigure, wire.StepRestart, wire.StepShutdown),
-	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit"),
+	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit", "recover"),
 
 	"wire.RosterVoter.Key": pattern(keyPattern), "wire.RosterMember.Key": pattern(keyPattern), "control.Identity.PublicKey": pattern(keyPattern),
 	"control.NodeStatus.PublicKey": pattern(keyPattern), "control.MemberStatus.Key": pattern(keyPattern), "control.EnrollRow.Key": pattern(keyPattern),
