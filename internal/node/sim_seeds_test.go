@@ -338,11 +338,9 @@ func TestSimApprovedAsTheyAppear(t *testing.T) {
 				stop := make(chan struct{})
 				var wait sync.WaitGroup
 				defer func() { close(stop); wait.Wait() }()
-				for m := range machines {
-					delay := time.Duration(rng.Int64N(int64(6 * time.Second)))
+				for _, m := range rng.Perm(machines) {
+					n := s.boot(m)
 					wait.Go(func() {
-						time.Sleep(delay)
-						n := s.boot(m)
 						for {
 							select {
 							case <-stop:
@@ -356,8 +354,8 @@ func TestSimApprovedAsTheyAppear(t *testing.T) {
 							}
 						}
 					})
+					time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Second))))
 				}
-				time.Sleep(6 * time.Second)
 				s.want(time.Minute, "one fleet", func() bool {
 					for _, n := range s.nodes {
 						if n.Mode() == formation.Voter {
