@@ -34,6 +34,13 @@ const (
 // errOtherEpoch ends what would cross recovery epochs.
 var errOtherEpoch = errors.New("it is in another recovery epoch of this fleet: pacectl node says which key would be accepted")
 
+// otherEpoch reports whether a session's peer is in another recovery epoch of this machine's fleet.
+func (n *Node) otherEpoch(s *netio.Session) bool {
+	h, _, said := s.Hello()
+	b := n.serving.Load()
+	return said && b != nil && h.Cluster == b.cluster && h.Epoch != b.recoveryEpoch()
+}
+
 // elsewhere is a machine that speaks for this machine's own fleet, and is not one of its voters here.
 type elsewhere struct {
 	id       string

@@ -54,6 +54,17 @@ func (e *noAnswer) Error() string {
 
 func (e *noAnswer) Unwrap() error { return e.last }
 
+// errOtherFleet: this machine is in another fleet than when the asking began.
+var errOtherFleet = errors.New("this machine has come into another fleet meanwhile")
+
+// fleetNow is the fleet that this machine serves in, empty while that changes.
+func (n *Node) fleetNow() string {
+	if b := n.serving.Load(); b != nil {
+		return b.cluster
+	}
+	return ""
+}
+
 // askLeader asks the leader of the own fleet to change it, wherever it is: the one that is known first, then every voter,
 // until one answers as the leader or ctx ends. A refusal is a *wire.Error, anything else a *noAnswer.
 func (n *Node) askLeader(ctx context.Context, r wire.ClusterRequest) (wire.ClusterAnswer, error) {
@@ -62,11 +73,10 @@ func (n *Node) askLeader(ctx context.Context, r wire.ClusterRequest) (wire.Clust
 		return wire.ClusterAnswer{}, err
 	}
 	none := &noAnswer{}
-	cluster := n.view.Load().Cluster()
+	in := n.fleetNow()
 	for {
-		// Its removal may have come another way meanwhile: what it is in now is not to be asked.
-		if b := n.serving.Load(); b != nil && b.cluster != cluster {
-			return wire.ClusterAnswer{}, wire.NewError(wire.CodeNotMember, "this machine is in that fleet no more", "")
+		if n.fleetNow() != in {
+			return wire.ClusterAnswer{}, errOtherFleet
 		}
 		if n.isLeader() {
 			ans, err := n.Cluster(ctx, control.Peer{Key: n.key.Public(), ID: n.id}, r)
@@ -221,18 +231,43 @@ func (n *Node) leaveAlone(ctx context.Context, own formation.Own) (wire.ClusterA
 	return wire.ClusterAnswer{Text: said}, nil
 }
 
-// tryLeaving asks the leader to remove this machine's own row, and takes the answer. That it is no member any more is an
-// answer too: an earlier one was lost.
+// tryLeaving asks the leader to remove this machine's own row, until it is gone. That it is no member any more is an answer
+// too: an earlier one was lost. Whoever votes is taken out of consensus first, which takes some seconds.
 func (n *Node) tryLeaving(ctx context.Context) error {
-	_, err := n.askLeader(ctx, wire.ClusterRequest{Op: "leave", ID: n.id})
-	var refused *wire.Error
-	if err != nil && !(errors.As(err, &refused) && refused.Code == wire.CodeNotMember) {
-		return err
+	leaves := n.fleetNow()
+	for {
+		votes := n.mayVote()
+		_, err := n.askLeader(ctx, wire.ClusterRequest{Op: "leave", ID: n.id})
+		var refused *wire.Error
+		gone := errors.As(err, &refused) && refused.Code == wire.CodeNotMember
+		if errors.Is(err, errOtherFleet) || n.fleetNow() != leaves {
+			return nil // it is out already
+		}
+		if err != nil && !gone {
+			return err
+		}
+		still := true
+		if err := n.ask(ctx, func(now time.Time) {
+			if gone || !votes {
+				n.left(now, n.body)
+			}
+			own := n.form.Own()
+			still = inFleet(own.Mode) && n.body != nil && !gone && votes
+		}); err != nil || !still {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return &noAnswer{last: errors.New("this machine is being taken out of consensus"), sent: true}
+		case <-time.After(askAgainEvery):
+		}
 	}
-	if !n.post(func(now time.Time) { n.left(now, n.body) }) {
-		return errStopping
-	}
-	return nil
+}
+
+// mayVote reports whether raft may hold this machine: what a learner's row says of anybody else is past.
+func (n *Node) mayVote() bool {
+	m, ok := n.view.Load().Member(n.id)
+	return n.Mode() == formation.Voter || ok && m.Role != fleet.RoleLearner
 }
 
 // left begins the move out of the fleet, unless it is underway already: the log's entry and the leader's answer say the

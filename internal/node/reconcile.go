@@ -190,6 +190,9 @@ func (n *Node) askStatus(ctx context.Context, m fleet.Member, what string, out a
 	if err != nil {
 		return err
 	}
+	if n.otherEpoch(s) {
+		return errOtherEpoch
+	}
 	b, err := json.Marshal(wire.StatusRequest{What: what})
 	if err != nil {
 		return err

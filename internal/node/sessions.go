@@ -144,10 +144,8 @@ func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, er
 		return nil, err
 	}
 	// No stream crosses recovery epochs: what a voter of another one commits, or says of this machine, is not this fleet's.
-	if h, _, said := s.Hello(); said {
-		if b := n.serving.Load(); b != nil && h.Cluster == b.cluster && h.Epoch != b.recoveryEpoch() {
-			return nil, errOtherEpoch
-		}
+	if n.otherEpoch(s) {
+		return nil, errOtherEpoch
 	}
 	n.post(func(now time.Time) { n.announceTo(now, s) })
 	return &followStream{n: n, s: s, ctx: ctx}, nil

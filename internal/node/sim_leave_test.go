@@ -218,3 +218,57 @@ func TestSimLeaveWithoutAnAnswer(t *testing.T) {
 		})
 	})
 }
+
+// TestSimVotersLeave: a voter leaves consensus first, a leader hands leadership over before that, and the fleet writes on.
+func TestSimVotersLeave(t *testing.T) {
+	simulate(t, 307, func(t *testing.T, s *sim) {
+		a := s.voters(3)
+		d := s.boot(3)
+		s.joined(a, d)
+		fleetID := a.View().Cluster()
+		for _, n := range []*Node{s.nodes[1], a} { // a follower, then the leader
+			said, err := typed(n, wire.ClusterRequest{Op: "leave"})
+			s.must(err)
+			if n.Mode() != formation.Solitary || n.View().Cluster() == fleetID || !strings.Contains(said, fleetID) {
+				t.Errorf("%q, and it is %s of %s", said, n.Mode(), n.View().Cluster())
+			}
+			if _, raised := condition(n, "own-key-revoked"); raised {
+				t.Error("it says that its key is revoked")
+			}
+			var lead *Node
+			s.want(15*time.Second, "another one leads, and writes", func() bool { lead = s.leading(n); return lead != nil && s.write(lead, "8") == nil })
+			s.want(15*time.Second, "raft and the roster agree that it is gone", func() bool {
+				_, listed := lead.View().Member(n.id)
+				_, seated := lead.body.cons.Seats()[n.id]
+				_, revoked := lead.View().Revoked(n.Key())
+				return !listed && !seated && !revoked
+			})
+			s.want(time.Minute, "the learner follows", func() bool { return follows(d, lead) || d.View().Revision() == lead.View().Revision() })
+		}
+		last := s.nodes[2]
+		_, err := typed(last, wire.ClusterRequest{Op: "leave"})
+		s.refusedWith(err, "last voter")
+	})
+}
+
+// TestSimVoterLeavesWithoutAQuorum: where no quorum is, a voter's wish is not granted, and the way out is said.
+func TestSimVoterLeavesWithoutAQuorum(t *testing.T) {
+	simulate(t, 308, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent"}
+		s.voters(3)
+		s.halt(0)
+		s.halt(1)
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		_, err := typed(s.nodes[2], wire.ClusterRequest{Op: "leave"})
+		s.refusedWith(err, "--force")
+		if took := time.Since(began); took > 35*time.Second || s.nodes[2].Mode() != formation.Voter {
+			t.Errorf("after %s it is %s", took, s.nodes[2].Mode())
+		}
+		said, err := typed(s.nodes[2], wire.ClusterRequest{Op: "leave", Force: true})
+		s.must(err)
+		if !strings.Contains(said, "counts its vote among 3") || s.nodes[2].Mode() != formation.Solitary {
+			t.Errorf("%q, and it is %s", said, s.nodes[2].Mode())
+		}
+	})
+}

@@ -242,3 +242,131 @@ func TestSimAcceptWithAPin(t *testing.T) {
 		}
 	})
 }
+
+// TestSimRecoverByAVoter: two of three voters are destroyed (field case P28); a verb that needs them ends in time with the
+// way out, the third recovers the fleet with everything in it, and a destroyed one that returns after all is refused.
+func TestSimRecoverByAVoter(t *testing.T) {
+	simulate(t, 316, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent", "id=fleet-recovered-elsewhere", "id=own-key-revoked"}
+		a := s.voters(3)
+		d, e := s.boot(3), s.boot(4)
+		s.joined(a, d)
+		s.joined(a, e)
+		s.must(s.cluster(a, forget(e)))
+		s.must(s.write(a, "9"))
+		s.want(time.Second, "all have it", func() bool {
+			return s.nodes[1].View().Revision() == a.View().Revision() && s.nodes[2].View().Revision() == a.View().Revision()
+		})
+		c, audit := s.nodes[2], len(a.View().Audit())
+		fleetID := a.View().Cluster()
+		_, err := typed(c, recoverRequest(c))
+		s.refusedWith(err, "has a leader")
+		s.halt(0)
+		s.halt(1)
+		began := time.Now()
+		err = s.cluster(c, wire.ClusterRequest{Op: "forget", ID: a.id})
+		if err == nil || time.Since(began) > 31*time.Second {
+			t.Errorf("a verb without a quorum: %v after %s", err, time.Since(began))
+		}
+		time.Sleep(20 * time.Second)
+		_, err = typed(c, recoverRequest(c))
+		s.must(err)
+		v := c.View()
+		_, revoked := v.Revoked(e.Key())
+		if !c.body.leads() || v.Cluster() != fleetID || v.Epoch() != 1 || v.Len() != 4 || len(v.Voters()) != 1 || !revoked || len(v.Audit()) <= audit {
+			t.Errorf("recovered: leads %v, epoch %d, %d members, %d voters, audit %d after %d, revoked %v", c.body.leads(), v.Epoch(), v.Len(), len(v.Voters()), len(v.Audit()), audit, revoked)
+		}
+		s.must(s.write(c, "10"))
+		_, err = typed(d, acceptRequest(c))
+		s.must(err)
+		s.want(time.Minute, "the learner follows", func() bool { return follows(d, c) })
+
+		// The destroyed ones return: they are a quorum of the old epoch, and nobody obeys them.
+		x := s.boot(5)
+		s.joined(c, x)
+		a, b := s.boot(0), s.boot(1)
+		s.want(time.Minute, "they hear of the recovery", func() bool { return told(a) && told(b) })
+		s.never(2*time.Minute, "something of theirs came through", func() bool {
+			return c.View().Epoch() != 1 || len(c.View().Voters()) != 1 || d.View().Epoch() != 1 || d.leader().id != c.id
+		})
+		for _, n := range []*Node{a, b} {
+			_, err = typed(n, acceptRequest(c))
+			s.must(err)
+			s.want(time.Minute, "it is a learner of the recovered fleet", func() bool { return follows(n, c) && n.Mode() == formation.Learner })
+		}
+		s.must(s.cluster(c, forget(x))) // what is forgotten in the new epoch is forgotten by all of it
+		s.want(10*time.Second, "all know", func() bool { _, ok := a.View().Revoked(x.Key()); return ok })
+		// And may vote again, in the new epoch, over a store of its own.
+		s.must(s.cluster(c, wire.ClusterRequest{Op: "admit", ID: a.id, Endpoint: raftEndpointOf(0)}))
+		s.want(time.Minute, "it is a voter again", func() bool { return seats(c, a) })
+		s.must(s.write(c, "11"))
+		s.want(10*time.Second, "both have it", func() bool { return a.View().Revision() == c.View().Revision() && a.View().Epoch() == 1 })
+	})
+}
+
+// TestSimVoterForgottenElsewhere: a voter that another epoch has forgotten is told of the recovery by a machine that says that
+// its key is revoked, and stays in its own fleet.
+func TestSimVoterForgottenElsewhere(t *testing.T) {
+	simulate(t, 318, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent", "id=fleet-recovered-elsewhere"}
+		s.voters(2)
+		b := s.nodes[1]
+		s.halt(0)
+		time.Sleep(20 * time.Second)
+		_, err := typed(b, recoverRequest(b))
+		s.must(err)
+		s.must(s.cluster(b, wire.ClusterRequest{Op: "forget", ID: func() string {
+			for m := range b.View().Members() {
+				if m.ID != b.id {
+					return m.ID
+				}
+			}
+			return ""
+		}()}))
+		a := s.boot(0)
+		s.want(time.Minute, "it hears of the recovery", func() bool { return told(a) })
+		s.never(5*time.Minute, "it took another epoch's word", func() bool { return a.Mode() != formation.Voter })
+		_, err = typed(a, acceptRequest(b))
+		s.refusedWith(err, "revoked", "--reset-identity")
+		said, err := typed(a, wire.ClusterRequest{Op: "leave", Force: true})
+		s.must(err)
+		if a.Mode() != formation.Solitary {
+			t.Errorf("%q, and it is %s", said, a.Mode())
+		}
+	})
+}
+
+// TestSimRecoverTwice: each recovery begins an epoch of its own, whoever makes it.
+func TestSimRecoverTwice(t *testing.T) {
+	simulate(t, 317, func(t *testing.T, s *sim) {
+		_, b, others := s.recovered(3)
+		c, d := others[0], others[1]
+		for _, n := range []*Node{c, d} {
+			_, err := typed(n, acceptRequest(b))
+			s.must(err)
+		}
+		s.want(time.Minute, "both follow", func() bool { return follows(c, b) && follows(d, b) })
+		s.halt(1)
+		time.Sleep(16 * time.Second)
+		_, err := typed(c, recoverRequest(c))
+		s.must(err)
+		if c.View().Epoch() != 2 {
+			t.Errorf("it is in epoch %d", c.View().Epoch())
+		}
+		_, err = typed(d, acceptRequest(c))
+		s.must(err)
+		b = s.boot(1)
+		s.want(2*time.Minute, "the first one hears of the second", func() bool { return told(b) })
+		_, err = typed(b, acceptRequest(c))
+		s.must(err)
+		s.want(time.Minute, "all follow", func() bool { return follows(b, c) && follows(d, c) })
+		// Recovered again by the machine that recovered first: its archived stores stay where they are.
+		s.halt(2)
+		time.Sleep(16 * time.Second)
+		_, err = typed(b, recoverRequest(b))
+		s.must(err)
+		if b.View().Epoch() != 3 || !b.body.leads() {
+			t.Errorf("it is in epoch %d", b.View().Epoch())
+		}
+	})
+}
