@@ -146,6 +146,9 @@ func (s *Server) admit(p Peer, row wire.VerbRow, memberOp bool) *wire.Error {
 	if code == 0 {
 		return nil
 	}
+	if said != nil && said.Code == wire.CodeDissolved {
+		return said // who speaks as a member of the fleet that was is told where it went
+	}
 	if said != nil && said.Code == code {
 		if said.Hint == "" {
 			return wire.NewError(code, said.Text, hintOf(code))

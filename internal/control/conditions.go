@@ -39,6 +39,7 @@ type ConditionRow struct {
 // Conditions is the table of conditions: every one that this node can raise.
 var Conditions = []ConditionRow{
 	{"foreign-fleet-visible", Warning, "pace-node --cluster-status", "Another fleet was proven on this network and neither yields, or a pin refused it. It goes 5 minutes after the last proof of that fleet. The detail names the fleet, and with a pin the key to add to it."},
+	{"fleet-split-healing", Alert, "pacectl fleet status", "Another established fleet holds a machine of this one. Under a voter's key the younger fleet's leader dissolves it into the older: its machines keep their ids and keys, archive its state, ask the other fleet, and wait there for approval unless its roster holds them. Under a learner's key, or where this machine once asked that fleet, nothing happens by itself: forget that machine here, or send this one there. A key that was stolen is ended by forgetting its member; a pin keeps a machine from being sent elsewhere."},
 	{"enrollment-window-open", Notice, "pace-node --enroll-auto-approve=off", "Machines that ask to join are admitted without a person comparing keys, until the window ends."},
 	{"enrollment-requests-waiting", Notice, "pace-node --enroll-list", "Machines wait for a person's word. Compare each key with what --print-identity printed on that machine."},
 	{"own-key-revoked", Alert, "pace-node --reset-identity", "The fleet named in the detail has forgotten this machine: its key is never admitted there again. The reset makes it a new machine, which can ask anew."},

@@ -64,6 +64,15 @@ func refusalNames() []string {
 	return out
 }
 
+// orderReasons are why a dissolve order is not obeyed: what the applied roster says, bytes that do not read, and the pin.
+func orderReasons() []string {
+	var out []string
+	for _, r := range fleet.OrderVerdicts {
+		out = append(out, r.Name)
+	}
+	return append(out, "malformed", "pinned")
+}
+
 // rpcs are the calls of the queue's leader to a machine: the query, and a step each.
 var rpcs = []string{"query", "inventory", "shutdown", "configure", "restart"}
 
@@ -88,6 +97,7 @@ var ownSeries = []SeriesRow{
 	gaugeBy("pace_sessions", "kind", "Open sessions, by who opened them; stranger: a key outside the roster.", netio.SessionKinds...),
 	counterBy("pace_sessions_refused_total", "reason", "Connections, sessions and streams refused, by reason.", names(netio.Refusals, func(r netio.RefusalRow) string { return r.Label })...),
 	counterBy("pace_requests_total", "verb", "Requests read whole, by verb.", verbNames()...),
+	counterBy("pace_dissolve_orders_refused_total", "reason", "Dissolve orders that this machine did not obey, by why.", orderReasons()...),
 	counterBy("pace_requests_refused_total", "reason", "Requests answered with an error, by its code; no-request: none came in time.", refusalNames()...),
 
 	gauge("pace_fleet_revision", "Revision of the applied state."),

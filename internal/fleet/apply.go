@@ -92,6 +92,9 @@ func (ch *change) freeKey(id string, key identity.PublicKey) *refusal {
 func applyAdmit(ch *change) *refusal {
 	m, r := ch.described()
 	if r == nil {
+		r = ch.closed()
+	}
+	if r == nil {
 		r = ch.freeKey(m.ID, m.Key)
 	}
 	if r != nil {
@@ -137,6 +140,9 @@ func applyPreApprove(ch *change) *refusal {
 	r := checkID(c.ID)
 	if r == nil {
 		r = checkKey(c.Key)
+	}
+	if r == nil {
+		r = ch.closed()
 	}
 	if r == nil {
 		r = ch.freeKey(c.ID, *c.Key)
@@ -430,6 +436,7 @@ func applyRecover(ch *change) *refusal {
 		return r
 	}
 	v.epoch++
+	v.dissolving = nil // who recovers a fleet means it to stay
 	ch.changed |= ChangedEpoch
 	for _, old := range v.members { // the slice of before: put clones it
 		role := RoleLearner

@@ -30,6 +30,7 @@ const (
 	KindRekey        Kind = "re-key"
 	KindRecover      Kind = "recover"
 	KindAudit        Kind = "audit"
+	KindDissolveInto Kind = "dissolve-into"
 	KindEmpty        Kind = "empty"
 )
 
@@ -69,6 +70,7 @@ var Kinds = []KindRow{
 	{KindRekey, 1, SightAll, applyRekey},
 	{KindRecover, 1, SightAll, applyRecover},
 	{KindAudit, 1, SightVoters, applyAudit},
+	{KindDissolveInto, 1, SightAll, applyDissolveInto},
 	{KindEmpty, 1, SightAll, applyEmpty},
 }
 
@@ -108,6 +110,7 @@ type Command struct {
 	Boot      *Boot           `json:"boot,omitempty"`
 	Provision *Provision      `json:"provision,omitempty"`
 	What      string          `json:"what,omitempty"`
+	Order     []byte          `json:"order,omitempty"` // as it is signed
 }
 
 // Boot is the part of an announcement that belongs to provisioning.

@@ -72,6 +72,12 @@ func drawCommand(t *rapid.T) []byte {
 		c = Recover(id, by, at)
 	case KindAudit:
 		c = Audit("retry", id, text, by, at)
+	case KindDissolveInto:
+		o := SignDissolve(testCluster, text, "s", pub(50), "a:1", id, key(n))
+		if flag {
+			o = goodOrder()
+		}
+		c = DissolveInto(o.Append(nil), by, at)
 	case KindEmpty:
 		return EmptyCommand(1)
 	}

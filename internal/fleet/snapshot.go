@@ -30,6 +30,8 @@ type snapshotBody struct {
 	Pre         []PreApproval  `json:"pre_approved,omitempty"`
 	Settings    []settingValue `json:"settings,omitempty"`
 	Audit       []AuditEntry   `json:"audit,omitempty"`
+	Order       []byte         `json:"order,omitempty"`          // the pending dissolve order
+	OrderAt     uint64         `json:"order_revision,omitempty"` // of its entry
 }
 
 // Snapshot returns the whole state as a voter keeps it.
@@ -57,6 +59,9 @@ func (v *View) SnapshotFor(learner string) []byte {
 func (v *View) encode(member func(*Member) Member, pre []PreApproval, audit []AuditEntry) []byte {
 	body := snapshotBody{Cluster: v.cluster, Created: v.created, Epoch: v.epoch, Revision: v.revision, Format: v.format,
 		Established: v.established, Members: make([]Member, len(v.members)), Revoked: v.revoked, Pre: pre, Settings: v.settings, Audit: audit}
+	if d := v.dissolving; d != nil {
+		body.Order, body.OrderAt = d.Raw, d.Revision
+	}
 	for i, r := range v.members {
 		body.Members[i] = member(&r.Member)
 	}
@@ -121,6 +126,11 @@ func (b *snapshotBody) view() (v *View, why string) {
 		established: b.Established, revoked: b.Revoked, pre: b.Pre, settings: b.Settings, audit: b.Audit}
 	if len(b.Members) > MaxMembers || len(b.Revoked) > MaxRevoked || len(b.Pre) > MaxPreApproved || len(b.Audit) > MaxAudit || b.Format < 0 {
 		return nil, "it is beyond a bound"
+	}
+	if len(b.Order) > 0 {
+		if v.dissolving = readDissolution(b.Order, b.OrderAt); v.dissolving == nil || v.dissolving.OldCluster != b.Cluster || b.OrderAt > b.Revision {
+			return nil, "its dissolve order is not valid"
+		}
 	}
 	v.members = make([]*record, len(b.Members))
 	v.keys = make([]keyRef, len(b.Members))

@@ -21,6 +21,7 @@ const (
 	ChangedPreApproved
 	ChangedAudit
 	ChangedEpoch
+	ChangedDissolving
 )
 
 // Has reports whether all of part is in c.

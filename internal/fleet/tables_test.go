@@ -308,7 +308,7 @@ func TestMutationSettings(t *testing.T) {
 // itself; the queue's records of others stay among voters.
 var kindSights = map[Kind]Sight{
 	"found": SightAll, "admit-learner": SightAll, "forget": SightAll, "leave": SightAll, "set": SightAll, "established": SightAll,
-	"set-role": SightAll, "move-endpoint": SightAll, "re-key": SightAll, "recover": SightAll, "empty": SightAll,
+	"dissolve-into": SightAll, "set-role": SightAll, "move-endpoint": SightAll, "re-key": SightAll, "recover": SightAll, "empty": SightAll,
 	"announce": SightPart, "provision": SightSubject, "pre-approve": SightVoters, "withdraw-pre-approval": SightVoters, "audit": SightVoters,
 }
 

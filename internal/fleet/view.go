@@ -67,6 +67,7 @@ type View struct {
 	pre         []PreApproval  // by id, then key
 	settings    []settingValue // by name; only what was set
 	audit       []AuditEntry   // oldest first
+	dissolving  *Dissolution   // pending, or nil
 }
 
 // Cluster returns the cluster id, empty before the fleet is founded.

@@ -51,6 +51,17 @@ func (m *Machine) askOver(now time.Time) {
 	m.asking, m.askAgainAt = false, now.Add(AskAgain)
 }
 
+// askFull: there was no room among those who wait. The machines of a fleet that dissolved all come at once, so they take
+// turns: each waits longer every time, and each another while.
+func (m *Machine) askFull(now time.Time, spread float64) {
+	wait := AskFullMost
+	if m.full < 5 { // 2 s · 2⁵ is beyond it
+		wait = min(wait, AskAgain<<m.full)
+	}
+	m.full++
+	m.asking, m.askAgainAt = false, now.Add(time.Duration(float64(wait)*(1-AskSpread+2*AskSpread*spread)))
+}
+
 // currentAsk reports whether an event belongs to the ask at hand.
 func (m *Machine) currentAsk(serial uint64) bool {
 	return m.own.Mode == Pending && m.own.Target != nil && m.move == nil && (serial == 0 || serial == m.askSerial)
@@ -70,6 +81,7 @@ func (m *Machine) answer(now time.Time, e Event) {
 		m.raise(now, f, WhyAnswerUnpinned, e.From)
 		return
 	}
+	m.full = 0
 	switch e.Outcome {
 	case wire.OutcomePending:
 		m.lastSigned = now

@@ -23,6 +23,10 @@ const (
 	WalkAgain = 5 * time.Second
 	// AskAgain is how often an ask is opened again where its stream could not be kept.
 	AskAgain = 2 * time.Second
+	// AskFullMost bounds the wait of a machine that found no room among those who wait, before the spread: a row is free
+	// again as soon as a person has decided. AskSpread is how far that wait may be from its middle, as a part of it.
+	AskFullMost = time.Minute
+	AskSpread   = 0.5
 	// AbandonAfter: an ask without a signed answer for this long is given up.
 	AbandonAfter = 10 * time.Minute
 	// AbandonHold keeps a node from asking the fleet it has just given up; "later" is a seed's period.

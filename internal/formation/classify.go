@@ -17,6 +17,10 @@ const (
 	// SplitHealsByItself: the seen fleet's proven speaker holds, under its id, a key that this fleet's applied roster
 	// holds as a voter's and has not revoked.
 	SplitHealsByItself
+	// SplitByHand: there is a sign of a split that anybody in the fleet may give: the seen fleet's proven speaker holds, under
+	// its id, a learner's key of this fleet's roster, or this machine itself once asked that fleet. It is told to an operator,
+	// and decides nothing.
+	SplitByHand
 )
 
 // Outcome is what a node makes of a fleet that it sees.
@@ -89,8 +93,9 @@ type Fleet struct {
 	SpeakerKey      identity.PublicKey
 	SpeakerEndpoint string // 0xFC, or empty
 
-	Origin Origin
-	From   netip.AddrPort // where the proof or the answer came from; may be invalid
+	Origin   Origin
+	From     netip.AddrPort // where the proof or the answer came from; may be invalid
+	Evidence Evidence       // by the speaker's key, as the own applied roster has it
 }
 
 // FleetOf is the Fleet of a summary that key has proven.
@@ -111,6 +116,8 @@ type Own struct {
 	// AdmittedBy is the key that signed this machine's admission; zero for the founder of a fleet.
 	AdmittedBy identity.PublicKey
 	Target     *Target // only while Mode is pending
+	// OldCluster is the fleet that this machine left by a dissolve order: nothing found there is joined again unasked.
+	OldCluster string
 }
 
 // State is what this machine announces: the row of its mode, and established for a fleet of one that has become so.
@@ -177,6 +184,9 @@ func (o *Own) pointsHere(p wire.Leader) bool {
 func Classify(own Own, seen Fleet, ev Evidence, pin *Pin) Outcome {
 	if seen.Cluster == own.Cluster {
 		return SameFleet
+	}
+	if ev == SplitByHand {
+		ev = NoSplit
 	}
 	out := Stay
 	for _, r := range Encounters {

@@ -34,7 +34,8 @@ const (
 	EvKeyRefused
 	// EvRedirect: error 5 of the target. Ask, Endpoint; empty during an election.
 	EvRedirect
-	// EvAskEnded: the ask's stream ended, or could not be opened. Ask, Err.
+	// EvAskEnded: the ask's stream ended, or could not be opened. Ask, Err; Full and Spread where there was no room among
+	// those who wait.
 	EvAskEnded
 	// EvOwnFleetRecordedMachine: this machine's own fleet of one admitted another machine.
 	EvOwnFleetRecordedMachine
@@ -66,6 +67,8 @@ type Event struct {
 	Outcome   wire.Outcome
 	From      identity.PublicKey // who signed
 	Roster    []byte
+	Full      bool
+	Spread    float64 // random, of [0, 1)
 	Trigger   Trigger
 	Target    *Target
 	Own       Own
@@ -90,7 +93,8 @@ const (
 	ActAsk
 	// ActStopAsk: close the ask; nothing more of it is fed (what is, is ignored).
 	ActStopAsk
-	// ActForeignVisible: raise or renew `foreign-fleet-visible`. Fleet, Why, PinKey.
+	// ActForeignVisible: raise or renew `foreign-fleet-visible`, or `fleet-split-healing` for the last reasons. Fleet, Why,
+	// PinKey.
 	ActForeignVisible
 	// ActForeignClear: clear it for Fleet.Cluster.
 	ActForeignClear
@@ -109,6 +113,11 @@ const (
 	WhyAnswerUnpinned                // an enrollment answer signed by a key that is not pinned: PinKey is that key
 	WhyLeaderUnpinned                // the machine where the leader should be has another key: PinKey is that key
 	WhyOrderUnpinned                 // a dissolve order into a fleet, or by a key, that is not pinned: PinKey is that key
+
+	// These are shown as `fleet-split-healing`.
+	WhySplitYields // a voter's key speaks for it, and the own fleet is to dissolve into it
+	WhySplitStays  // a voter's key speaks for it, and it is for that fleet to dissolve
+	WhySplitByHand // a learner's key speaks for it, or this machine once asked it: an operator decides
 )
 
 // Say is a line that is said once.

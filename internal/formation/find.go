@@ -45,10 +45,12 @@ func (m *Machine) proven(now time.Time, f Fleet, endpoint string) {
 		m.proofSeen, m.firstProof = true, now
 	}
 	m.remember(now, f, endpoint)
-	switch Classify(m.own, f, NoSplit, m.pin) {
-	case ForeignFleet:
+	switch out := m.classify(f); {
+	case m.own.State() == wire.StateEstablished && f.State == wire.StateEstablished && out != PinnedElsewhere:
+		m.meet(now, f)
+	case out == ForeignFleet:
 		m.raise(now, f, WhyNeitherYields, identity.PublicKey{})
-	case PinnedElsewhere:
+	case out == PinnedElsewhere:
 		m.wayIn(now, WaySummary, f)
 	}
 	if m.own.Mode != Pending || m.own.Target == nil || m.move != nil {
@@ -60,6 +62,8 @@ func (m *Machine) proven(now time.Time, f Fleet, endpoint string) {
 	}
 	m.targetProven(now, f)
 }
+
+func (m *Machine) classify(f Fleet) Outcome { return Classify(m.own, f, f.Evidence, m.pin) }
 
 // reachable takes loopback and wildcard endpoints out of what another machine said: whoever dialled them would reach
 // itself. On one machine's demo they stay, from a loopback source.
@@ -241,7 +245,7 @@ func (m *Machine) choiceAt() time.Time {
 
 // candidate reports whether this machine would ask s now.
 func (m *Machine) candidate(now time.Time, s *sighting) bool {
-	return !m.held(now, s.Cluster) && Classify(m.own, s.Fleet, NoSplit, m.pin).Yields() &&
+	return !m.held(now, s.Cluster) && !m.dissolved(s) && m.classify(s.Fleet).Yields() &&
 		m.targetOf(s.Fleet, s.asked, now).Endpoint != ""
 }
 
@@ -287,7 +291,7 @@ func (m *Machine) duePointer(now time.Time) string {
 }
 
 func (m *Machine) followable(s *sighting) bool {
-	return Classify(m.own, s.Fleet, NoSplit, m.pin) == FollowPointer && s.Pointer.Endpoint != "" && !m.known(s.Pointer)
+	return m.classify(s.Fleet) == FollowPointer && s.Pointer.Endpoint != "" && !m.known(s.Pointer)
 }
 
 // known reports whether the leader that a pointer names speaks, or is named, in a proven summary that is no pointer.
@@ -386,7 +390,7 @@ func (m *Machine) nextLook(now time.Time, at func(time.Time)) {
 		at(choice)
 	}
 	for c, s := range m.fleets {
-		if Classify(m.own, s.Fleet, NoSplit, m.pin).Yields() && !m.revoked[c] {
+		if m.classify(s.Fleet).Yields() && !m.revoked[c] && !m.dissolved(s) {
 			due := later(choice, m.rejections[c])
 			if gaveUp, ok := m.abandoned[c]; ok {
 				due = later(due, gaveUp.Add(AbandonHold))

@@ -14,6 +14,11 @@ type VisibleFleet struct {
 	Why       Why
 	PinKey    identity.PublicKey
 	LastProof time.Time
+	// EvidenceAt is when the sign of a split that Fleet holds was last proven.
+	EvidenceAt time.Time
+	// Witness is the speaker who showed it, under WitnessKey.
+	Witness    string
+	WitnessKey identity.PublicKey
 }
 
 // raise reports a fleet; the action comes once, and again when what is said of it changes.
@@ -21,10 +26,11 @@ func (m *Machine) raise(now time.Time, f Fleet, why Why, pinKey identity.PublicK
 	old, ok := m.foreign[f.Cluster]
 	if !ok && len(m.foreign) >= MaxForeign {
 		m.count(CountFleetsOverBound)
-		if m.pin == nil || m.pin.Cluster != f.Cluster {
+		if (m.pin == nil || m.pin.Cluster != f.Cluster) && !(why == WhySplitYields || why == WhySplitStays) {
 			return
 		}
-		// Whoever claims the pinned fleet is shown, however many others there are: the stalest of them gives way.
+		// Whoever claims the pinned fleet, or holds a voter's key, is shown, however many others there are: the stalest of
+		// them gives way.
 		first := slices.MinFunc(m.Foreign(now), func(a, b VisibleFleet) int { return a.LastProof.Compare(b.LastProof) })
 		m.dropForeign(first.Cluster)
 	}

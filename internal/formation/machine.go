@@ -55,6 +55,7 @@ type Machine struct {
 	asking     bool
 	askSerial  uint64
 	askAgainAt time.Time
+	full       int // refusals in a row because nobody more may wait
 	redirects  int
 	lastSigned time.Time
 	answerSaid bool
@@ -195,6 +196,9 @@ func (m *Machine) take(now time.Time, e Event) {
 	case EvAskEnded:
 		if m.currentAsk(e.Ask) {
 			m.askOver(now)
+			if e.Full && m.own.OldCluster != "" {
+				m.askFull(now, e.Spread)
+			}
 		}
 	case EvOwnFleetRecordedMachine:
 		m.trigger(now, Event{Kind: EvTrigger, Trigger: OwnFleetRecordedMachine})
@@ -338,6 +342,9 @@ func (m *Machine) moved(now time.Time, own Own) {
 	if m.move != nil && (m.move.Transition.Effect == EffectMintNew || m.move.Transition.Effect == EffectMintAndAsk) {
 		m.began = now
 	}
+	if m.move != nil && m.move.Transition.Rebuild {
+		m.forgetSplits(now)
+	}
 	if m.move != nil && m.move.Transition.Effect == EffectMintNew {
 		// A machine that starts anew judges what it hears from now on: what it had proven before belongs to a time when
 		// those machines were elsewhere, perhaps on their way into the fleet that it has just left.
@@ -346,7 +353,7 @@ func (m *Machine) moved(now time.Time, own Own) {
 	m.move, m.walk = nil, nil
 	m.moveBlock = now
 	if own.Mode == Pending {
-		m.lastSigned, m.askAgainAt, m.redirects, m.asking, m.answerSaid = now, now, 0, false, false
+		m.lastSigned, m.askAgainAt, m.redirects, m.asking, m.answerSaid, m.full = now, now, 0, false, false, 0
 	}
 	delete(m.fleets, own.Cluster)
 	if _, ok := m.foreign[own.Cluster]; ok {

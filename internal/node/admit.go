@@ -57,6 +57,9 @@ func (n *Node) facts(now time.Time) enroll.Facts {
 	case formation.Learner:
 		f.Elsewhere, f.PendingAt = true, n.leader().endpoint
 	}
+	if d := v.Dissolving(); d != nil { // who came in now would be left behind
+		f.Elsewhere, f.PendingAt = true, d.LeaderEndpoint
+	}
 	return f
 }
 
@@ -393,6 +396,9 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 	}
 	if !n.isLeader() {
 		return done, n.notLeading("the waiting list is on the leader")
+	}
+	if d := n.view.Load().Dissolving(); d != nil && (c.Op == wire.ControlApprove || c.Op == wire.ControlWindow) {
+		return done, wire.NewError(wire.CodeRefusedByRule, "this fleet dissolves into the fleet "+control.Word(d.Survivor)+", so it admits nobody", "do it there: --scheduler="+control.Word(d.LeaderEndpoint))
 	}
 	var refused error
 	var rows []candidate

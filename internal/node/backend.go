@@ -44,7 +44,8 @@ func (n *Node) Access(p control.Peer) (wire.Access, *wire.Error) {
 	m, ok := v.ByKey(p.Key)
 	switch {
 	case !ok:
-		return wire.AccessAnybody, nil
+		// A session from before this machine obeyed the order may still be open.
+		return wire.AccessAnybody, n.dissolvedFor(clusterOf(p))
 	case m.Role != fleet.RoleVoter:
 		return wire.AccessMember, nil
 	case n.leader().key == p.Key:
@@ -55,6 +56,9 @@ func (n *Node) Access(p control.Peer) (wire.Access, *wire.Error) {
 
 // Hello implements control.Backend.
 func (n *Node) Hello(_ context.Context, p control.Peer, h wire.Hello) (wire.Hello, error) {
+	if e := n.dissolvedFor(h.Cluster); e != nil {
+		return wire.Hello{}, e
+	}
 	if s, ok := p.Session.(*netio.Session); ok {
 		s.SetHello(h, time.Now())
 		n.post(func(now time.Time) { n.greeted(now, p, h) })

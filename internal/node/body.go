@@ -184,6 +184,7 @@ func (b *body) openLearner(rec statedir.Record) error {
 				}
 			})
 		},
+		OnRefused:     func(voter string, e *wire.Error) { b.n.toldDissolved(voter, e) },
 		OnFormatNewer: func(err error) { b.n.board.Raise("fleet-format-newer", err.Error()) },
 		Rand:          b.n.cfg.Random,
 	})

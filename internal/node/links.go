@@ -131,16 +131,22 @@ func (b *body) askRosters() {
 		ctx, cancel := context.WithTimeout(b.ctx, seatAskTimeout)
 		var r wire.Roster
 		err := n.askStatus(ctx, m, "roster", &r)
+		n.toldDissolved(m.ID, err)
+		var refused *wire.Error
+		out := errors.As(err, &refused) && (refused.Code == wire.CodeRevoked || refused.Code == wire.CodeNotMember)
+		if out && !b.speaksForUs(ctx, m) {
+			cancel()
+			continue // it left, and what it says is another fleet's word
+		}
 		cancel()
 		asked++
-		var refused *wire.Error
 		switch {
 		case err == nil:
 			b.toldBy(r)
-		case errors.As(err, &refused) && refused.Code == wire.CodeRevoked:
+		case out && refused.Code == wire.CodeRevoked:
 			n.post(func(now time.Time) { n.outOfFleet(now, b, true, 0) })
 			return
-		case errors.As(err, &refused) && refused.Code == wire.CodeNotMember:
+		case out:
 			strangers++
 		}
 	}
@@ -148,6 +154,16 @@ func (b *body) askRosters() {
 	if 2*strangers > asked {
 		n.post(func(now time.Time) { n.outOfFleet(now, b, false, 0) })
 	}
+}
+
+// speaksForUs asks a voter anew which fleet it is in: what it said when its session began may be over.
+func (b *body) speaksForUs(ctx context.Context, m fleet.Member) bool {
+	s := b.n.hub.ByKey(m.Key)
+	if s == nil || b.n.hello(ctx, s) != nil {
+		return false
+	}
+	h, _, _ := s.Hello()
+	return h.Cluster == b.cluster
 }
 
 // toldBy takes what another voter said of the roster.

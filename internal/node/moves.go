@@ -3,7 +3,9 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,12 +199,14 @@ func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 		n.stopAdmitting(now, own.Target.Endpoint)
 	}
 	if was.Cluster != rec.Cluster {
+		n.healing.obeying, n.healing.refused = nil, ""
 		n.changedFleet(now, was.Cluster, rec.Cluster)
 	}
 	if a.Revoked {
 		n.log.Warn("the fleet says that this machine's key is revoked; it is not asked again under this key", "fleet", control.Word(was.Cluster))
 	}
 	n.recoveryDone(n.body)
+	n.showDissolved(rec)
 	n.showOwn()
 	n.refreshSelf(now)
 	n.publish(now)
@@ -346,11 +350,15 @@ var errStopping = errors.New("the node is stopping")
 // foreignSeen is a fleet that is reported as visible.
 type foreignSeen struct {
 	cluster, detail string
+	split           bool // shown as fleet-split-healing
 }
 
 func (n *Node) foreignVisible(a formation.Action) {
-	detail := "fleet " + control.Word(a.Fleet.Cluster)
+	detail, split := "fleet "+control.Word(a.Fleet.Cluster), false
 	switch a.Why {
+	case formation.WhySplitYields, formation.WhySplitStays, formation.WhySplitByHand:
+		split = true
+		detail += splitText(a)
 	case formation.WhyNeitherYields:
 		detail += " is established too, and neither yields"
 	case formation.WhyPinnedFleet:
@@ -361,17 +369,22 @@ func (n *Node) foreignVisible(a formation.Action) {
 	if a.Fleet.SpeakerEndpoint != "" {
 		detail += " (seen at " + control.Word(a.Fleet.SpeakerEndpoint) + ")"
 	}
-	n.foreign[a.Fleet.Cluster] = foreignSeen{cluster: a.Fleet.Cluster, detail: detail}
+	n.foreign[a.Fleet.Cluster] = foreignSeen{cluster: a.Fleet.Cluster, detail: detail, split: split}
 	n.showForeign()
 }
 
 func (n *Node) showForeign() {
-	detail := ""
+	var others, split []string
 	for _, key := range sortedKeys(n.foreign) {
-		if detail != "" {
-			detail += "; "
+		if f := n.foreign[key]; f.split {
+			split = append(split, f.detail)
+		} else {
+			others = append(others, f.detail)
 		}
-		detail += n.foreign[key].detail
 	}
-	n.board.Set(detail != "", "foreign-fleet-visible", detail, n.id)
+	if o := n.healing.obeying; o != nil && o.body == n.body {
+		split = append(split, fmt.Sprintf("this fleet dissolves into fleet %s at %s; %s acknowledged it yet", control.Word(o.target.Cluster), control.Word(o.target.Endpoint), plural(len(o.waiting), "member has not", "members have not")))
+	}
+	n.board.Set(len(others) > 0, "foreign-fleet-visible", strings.Join(others, "; "), n.id)
+	n.board.Set(len(split) > 0, "fleet-split-healing", strings.Join(split, "; "))
 }

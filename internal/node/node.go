@@ -126,6 +126,7 @@ type Node struct {
 	led         bool
 	paused      bool // the setting provision.paused, as last followed
 	foreign     map[string]foreignSeen
+	healing     healing
 	lastHeard   map[string]time.Time
 	srv         srvStatus
 	srvSeeds    []string
@@ -158,6 +159,7 @@ type Node struct {
 	rowKeys      atomic.Pointer[map[identity.PublicKey]bool]
 	addressText  atomic.Pointer[netip.Addr]
 	pinDisagrees atomic.Bool
+	dissolved    atomic.Pointer[dissolvedInto] // nil: no order was obeyed
 	backup       backupState
 	leavingOn    atomic.Bool  // goOnLeaving runs
 	turned       atomic.Int64 // Unix nanoseconds of the loop's last beat
@@ -230,6 +232,7 @@ func (n *Node) openState() error {
 	}
 	n.rec = n.dir.Record()
 	n.id = n.rec.NodeID
+	n.showDissolved(n.rec)
 	n.name = cmp.Or(n.cfg.Settings.Name, n.cfg.HostName, n.id)
 	// A crash may have come between a record and the stores' move.
 	if n.rec, err = n.takeStores(n.rec); err != nil {

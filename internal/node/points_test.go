@@ -22,7 +22,7 @@ import (
 func TestPointsAreThoseThatTheCodeCalls(t *testing.T) {
 	for dir, listed := range map[string][]string{
 		"statedir": slices.Concat(statedir.Points, statedir.RestorePoints), "consensus": slices.Concat(consensus.Points, consensus.RecoverPoints), "follow": follow.Points, "target": target.Points,
-		"node": slices.Concat(Points, markPoints, leasePoints, recoverPoints),
+		"node": slices.Concat(Points, markPoints, leasePoints, recoverPoints, healPoints),
 	} {
 		src := parse(t, "../"+dir)
 		called := src.points(t)

@@ -22,7 +22,7 @@ func ownOf(rec statedir.Record, key identity.PublicKey) (formation.Own, error) {
 	if !ok {
 		return formation.Own{}, fmt.Errorf("the formation record has the mode %q, which this version does not know", rec.Mode)
 	}
-	own := formation.Own{Mode: mode, Cluster: rec.Cluster, Created: rec.Created, Established: rec.Established, NodeID: rec.NodeID, Key: key}
+	own := formation.Own{Mode: mode, Cluster: rec.Cluster, Created: rec.Created, Established: rec.Established, NodeID: rec.NodeID, Key: key, OldCluster: rec.OldCluster}
 	if rec.Joined != nil {
 		by, err := identity.ParsePublicKey(rec.Joined.Signer)
 		if err != nil {
@@ -103,6 +103,9 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 			return rec, err
 		}
 		rec.Cluster, rec.Created, rec.Established = roster.Cluster, roster.Created, true
+		if rec.OldCluster == rec.Cluster { // an operator sent it back: the order is not obeyed any more
+			rec.Order, rec.OldCluster = nil, ""
+		}
 		rec.Joined = &statedir.Joined{Signer: n.admittedBy.String(), Roster: json.RawMessage(a.Roster), At: now.Unix()}
 		rec.Remembered = n.rememberedIn(roster)
 	case formation.EffectArchiveEpoch:
@@ -131,7 +134,12 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 			}
 			rec.Joined = &statedir.Joined{Signer: signer, Roster: roster, At: now.Unix()}
 		}
-	case formation.EffectMintNew:
+	case formation.EffectMintNew, formation.EffectMintAndAsk:
+		if a.Transition.Effect == formation.EffectMintAndAsk {
+			if err := n.keepOrder(&rec); err != nil {
+				return rec, err
+			}
+		}
 		var random [16]byte
 		n.cfg.Entropy(random[:])
 		rec.Cluster, rec.Created = identity.NewID(random), statedir.FoundingTime(now)

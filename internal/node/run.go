@@ -118,6 +118,7 @@ func (n *Node) beat(now time.Time) {
 	n.greetMembers(now)
 	n.backup.drop(now)
 	n.showElsewhere(now)
+	n.heal(now)
 	for id, seen := range map[string]time.Time{"wire-version-seen": n.versionSeen, "identity-cloned": n.clonedSeen} {
 		if !seen.IsZero() && now.Sub(seen) > seenFor {
 			n.board.Clear(id)

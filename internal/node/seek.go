@@ -74,7 +74,9 @@ func (n *Node) summaryOver(ctx context.Context, s *netio.Session, origin formati
 	if !identity.Verify(key, wire.FleetSummaryMessage(nonce, ans.Raw, ans.Key), ans.Signature) {
 		return formation.Fleet{}, errors.New("the fleet summary's signature does not verify")
 	}
-	return formation.FleetOf(&ans.Summary, key, origin, s.RemoteAddr()), nil
+	f := formation.FleetOf(&ans.Summary, key, origin, s.RemoteAddr())
+	f.Evidence = n.evidenceOf(f.Speaker, key)
+	return f, nil
 }
 
 var errReleased = errors.New("done with it")
@@ -117,7 +119,9 @@ func (n *Node) openAsk(now time.Time, a formation.Action) {
 				text = err.Error()
 				n.noise.say(now, "ask not answered", "endpoint", control.Word(a.Target.Endpoint), "error", control.Sentence(text))
 			}
-			n.step(now, formation.Event{Kind: formation.EvAskEnded, Ask: a.Ask, Err: text})
+			var refused *wire.Error
+			full := errors.As(err, &refused) && (refused.Code == wire.CodeWaitingListFull || refused.Code == wire.CodeSourceFull)
+			n.step(now, formation.Event{Kind: formation.EvAskEnded, Ask: a.Ask, Err: text, Full: full, Spread: n.cfg.Random()})
 		})
 	})
 }
@@ -273,13 +277,22 @@ func (n *Node) refuseAnswer(serial uint64, err error) {
 
 // hello tells the peer of a session who this is, and keeps what it answers.
 func (n *Node) hello(ctx context.Context, s *netio.Session) error {
-	b, err := json.Marshal(n.ownHello())
+	own := n.ownHello()
+	if v := n.view.Load(); v != nil && n.member(s.Peer()) {
+		own.Revision = v.Revision()
+	}
+	b, err := json.Marshal(own)
 	if err != nil {
 		return err
 	}
 	sent := time.Now()
 	reply, err := netio.Call(ctx, s, wire.VerbHello, b)
 	if err != nil {
+		for _, m := range n.askedVoters() {
+			if m.Key == s.Peer() {
+				n.toldDissolved(m.ID, err)
+			}
+		}
 		return err
 	}
 	h, err := wire.DecodeDocument[wire.Hello](reply)

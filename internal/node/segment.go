@@ -46,7 +46,9 @@ func (n *Node) exchanged(now time.Time, out discovery.Output) {
 func (n *Node) heard(now time.Time, e discovery.Event) {
 	switch e.Kind {
 	case discovery.EventForeignProven:
-		n.step(now, formation.Event{Kind: formation.EvProven, Fleet: formation.FleetOf(&e.Summary, e.Key, formation.OriginBeacon, e.From)})
+		f := formation.FleetOf(&e.Summary, e.Key, formation.OriginBeacon, e.From)
+		f.Evidence = n.evidenceOf(f.Speaker, e.Key)
+		n.step(now, formation.Event{Kind: formation.EvProven, Fleet: f})
 	case discovery.EventPeerProven:
 		n.leadsElsewhere(now, e)
 		if e.First {

@@ -106,6 +106,7 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 		clear(n.lastHeard)
 	}
 	n.looked = v
+	n.dissolving(now, b, v)
 	n.admitAwaited(now, v)
 	if b.layer != nil {
 		b.layer.Recheck()
@@ -247,6 +248,7 @@ func (n *Node) greeted(now time.Time, p control.Peer, h wire.Hello) {
 		return
 	}
 	n.lastHeard[m.ID] = now
+	n.acknowledged(now, m.ID, h.Revision)
 	if n.body.leads() {
 		n.provisioner.SessionUp(m.ID)
 	}
