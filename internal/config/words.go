@@ -13,6 +13,7 @@ const (
 	WordForce  = "force"
 	WordYes    = "yes"
 	WordPass   = "passphrase-file"
+	WordKey    = "key"
 )
 
 // WordFlag is a flag of some words of pacectl. Beside any other word it is refused: a verb would do what it was asked not
@@ -34,8 +35,10 @@ var WordFlags = []WordFlag{
 		Help: "go alone, without asking the fleet, which still lists this machine then"},
 	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}, {"fleet", "restore"}}, Why: "which asks for the fleet's id back",
 		Help: "the fleet's id, given back without being asked for it: for scripts", Check: checkID},
-	{Name: WordPass, Metavar: "FILE", Of: [][]string{{"fleet", "backup"}, {"fleet", "restore"}}, Why: "which asks the terminal for the passphrase otherwise",
-		Help: "the file whose one line is the backup's passphrase, - for stdin; never the passphrase itself", Check: checkPath},
+	{Name: WordPass, Metavar: "FILE", Of: [][]string{{"fleet", "backup"}, {"fleet", "restore"}, {"release", "key"}, {"release", "sign"}}, Why: "which asks the terminal for the passphrase otherwise",
+		Help: "the file whose one line is the passphrase, - for stdin; never the passphrase itself", Check: checkPath},
+	{Name: WordKey, Metavar: "KEY", Of: [][]string{{"release", "sign"}, {"release", "verify"}}, Why: "which needs the release key",
+		Help: "the release key: to sign, the file of the secret one; to verify, the public one or its file", Check: checkPath},
 }
 
 // Words names the words that a flag belongs to.

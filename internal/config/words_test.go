@@ -15,7 +15,8 @@ var wantWordFlags = map[string]struct {
 	"dry-run":         {[]string{"queue run-helper"}, false},
 	"force":           {[]string{"fleet leave"}, false},
 	"yes":             {[]string{"fleet leave", "fleet recover", "fleet accept", "fleet restore"}, true},
-	"passphrase-file": {[]string{"fleet backup", "fleet restore"}, true},
+	"passphrase-file": {[]string{"fleet backup", "fleet restore", "release key", "release sign"}, true},
+	"key":             {[]string{"release sign", "release verify"}, true},
 }
 
 func checkWordFlags() error {

@@ -110,6 +110,10 @@ var verbs = []verb{
 	{"", "queue pause", false, "[REASON]", 0, -1, "start no further run", queueVerb("pause")},
 	{"", "queue resume", false, "", 0, 0, "go on", queueVerb("resume")},
 	{"", "queue run-helper", false, "MACHINE", 1, 1, "ask the helper about a machine and configure nothing", (*runner).runHelper},
+	{"", "release key", false, "FILE", 1, 1, "make a release key: the secret one sealed in FILE, the public one in FILE.pub", (*runner).releaseKey},
+	{"", "release new", false, "REPOSITORY VERSION OS-ARCH=FILE...", 3, -1, "put a version's programs into a release repository", (*runner).releaseNew},
+	{"", "release sign", false, "REPOSITORY VERSION", 2, 2, "sign a version of a release repository", (*runner).releaseSign},
+	{"", "release verify", false, "REPOSITORY VERSION", 2, 2, "check a version's signature and each of its programs", (*runner).releaseVerify},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
 }
 

@@ -93,3 +93,6 @@ func (s SecretKey) sign(m Manifest, b []byte) []byte {
 
 // Equal says whether both are the same key.
 func (k PublicKey) Equal(o PublicKey) bool { return k.key.Equal(o.key) }
+
+// Sealed says whether a secret key file asks for a passphrase.
+func Sealed(text []byte) bool { return len(text) <= MaxSignature && minisign.IsEncrypted(text) }

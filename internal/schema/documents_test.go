@@ -67,6 +67,7 @@ var documents = []document{
 	doc[control.Surfaces]("surfaces", "Surfaces", "`pace-node --print-surfaces --json`"),
 	doc[control.ServiceChange]("service-change", "Change of the service", "`pace-node --install-service --json`, `pace-node --uninstall-service --json`"),
 	doc[control.Done]("done", "Done", "what every verb that changes something prints with `--json`; verb 11 EnrollControl and verb 1A Queue: answer of their changes"),
+	doc[control.ReleaseDocument]("release", "Release", "`pacectl release key|new|sign|verify --json`"),
 	doc[control.FailureDocument]("failure", "Failure", "what every verb prints with `--json` when it fails; the exit status is in it"),
 
 	doc[control.Health]("health", "Health", "`/healthz` and `/readyz` of `--admin-listen`"),

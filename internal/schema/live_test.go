@@ -186,6 +186,11 @@ func TestDocumentsOfARunningFleet(t *testing.T) {
 		check(t, "failure", f.run(f.founder, config.ExitRefused, "--cluster-forget=nobody"))
 		check(t, "done", f.run(f.founder, 0, "--cluster-admit-learner="+identity.FormatAdmit("elm", identity.NewPrivateKey([32]byte{7}).Public())))
 		check(t, "done", f.run(f.founder, 0, "enroll", "window", "1m"))
+		program := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(program, []byte("a program"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "release", f.run(f.founder, 0, "release", "new", filepath.Dir(program), "1.0", "linux-amd64="+program))
 		f.until("birch follows and is provisioned", func() bool {
 			m, _ := f.founder.View().Member(id)
 			return f.other.Mode() == formation.Learner && m.Provision.LastSuccess != 0

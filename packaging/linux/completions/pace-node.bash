@@ -30,12 +30,12 @@ _pacectl() {
 	done
 	COMPREPLY=()
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file=' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file= --key=' -- "$cur")
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 		return 0
 	fi
 	if [ ${#words[@]} -eq 0 ]; then
-		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue audit' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release audit' -- "$cur")
 		return 0
 	fi
 	[ ${#words[@]} -eq 1 ] || return 0
@@ -44,6 +44,7 @@ _pacectl() {
 	enroll) mapfile -t COMPREPLY < <(compgen -W 'list approve reject clear window preapprove' -- "$cur") ;;
 	member) mapfile -t COMPREPLY < <(compgen -W 'admit demote list show forget' -- "$cur") ;;
 	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;
+	release) mapfile -t COMPREPLY < <(compgen -W 'key new sign verify' -- "$cur") ;;
 	esac
 }
 

@@ -1,6 +1,6 @@
 # Made from the tables of options and of verbs by make docs; do not edit.
 complete -c pacectl -f
-complete -c pacectl -n __fish_use_subcommand -a 'identity node fleet enroll member queue audit'
+complete -c pacectl -n __fish_use_subcommand -a 'identity node fleet enroll member queue release audit'
 complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a status -d 'the fleet, its members, settings and conditions'
 complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a leave -d 'take this machine out of its fleet, or give up what it asks; its key is not revoked'
 complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status leave recover accept backup restore' -a recover -d 'make this machine the only voter of its fleet, whose voters are lost for good'
@@ -27,6 +27,10 @@ complete -c pacectl -n '__fish_seen_subcommand_from queue; and not __fish_seen_s
 complete -c pacectl -n '__fish_seen_subcommand_from queue; and not __fish_seen_subcommand_from list show history retry drop reprovision pause resume run-helper' -a pause -d 'start no further run'
 complete -c pacectl -n '__fish_seen_subcommand_from queue; and not __fish_seen_subcommand_from list show history retry drop reprovision pause resume run-helper' -a resume -d 'go on'
 complete -c pacectl -n '__fish_seen_subcommand_from queue; and not __fish_seen_subcommand_from list show history retry drop reprovision pause resume run-helper' -a run-helper -d 'ask the helper about a machine and configure nothing'
+complete -c pacectl -n '__fish_seen_subcommand_from release; and not __fish_seen_subcommand_from key new sign verify' -a key -d 'make a release key: the secret one sealed in FILE, the public one in FILE.pub'
+complete -c pacectl -n '__fish_seen_subcommand_from release; and not __fish_seen_subcommand_from key new sign verify' -a new -d 'put a version'\''s programs into a release repository'
+complete -c pacectl -n '__fish_seen_subcommand_from release; and not __fish_seen_subcommand_from key new sign verify' -a sign -d 'sign a version of a release repository'
+complete -c pacectl -n '__fish_seen_subcommand_from release; and not __fish_seen_subcommand_from key new sign verify' -a verify -d 'check a version'\''s signature and each of its programs'
 complete -c pacectl -l state-dir -r -F -d 'where identity and state are kept; refused if others can write it or read the key'
 complete -c pacectl -l config -r -F -d 'a YAML file with these options as keys, underscores for dashes'
 complete -c pacectl -l scheduler -x -d 'send a verb to another machine'\''s 0xFC endpoint under this machine'\''s key'
