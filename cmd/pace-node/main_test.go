@@ -19,6 +19,7 @@ func (bare) Installed() bool                                  { return false }
 func (bare) Install(context.Context, host.Registration) (host.Outcome, error) {
 	return host.Outcome{Service: "pace-node", Did: []string{"half of it"}}, host.ErrPrivilege
 }
+func (bare) State(context.Context) (host.State, error) { return host.State{}, nil }
 func (bare) Uninstall(context.Context, string) (host.Outcome, error) {
 	return host.Outcome{Service: "pace-node", StateDir: "/var/lib/pace-node", Settings: "/etc/default/pace-node"}, nil
 }

@@ -160,6 +160,10 @@ func answer[T any](ctx context.Context, call func(context.Context, wire.Verb, []
 	return doc, nil
 }
 
+// silentRemedy is what to do where this machine's node does not answer; RunDeps.Silent
+// knows better how the service is.
+const silentRemedy = "start the node, check --state-dir, or name another machine with --scheduler=HOST"
+
 // nobodyRemedy says what to do where no answer came.
 func nobodyRemedy(err error, socket bool) string {
 	switch {
@@ -170,7 +174,7 @@ func nobodyRemedy(err error, socket bool) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "look at the node's log, then try again"
 	case socket:
-		return "start the node (pace-node, or sudo systemctl start pace-node where a package installed it), check --state-dir, or name another machine with --scheduler=HOST"
+		return silentRemedy
 	}
 	return "check that the machine runs and that TCP port 6674 reaches it"
 }

@@ -2,6 +2,8 @@ package control
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,5 +130,15 @@ func TestServiceChangeText(t *testing.T) {
 	}
 	if got := (&ServiceChange{Service: "s"}).Text(); got != "service s\nchanged nothing: all is as it was asked for\nstate-dir -\nsettings -\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestSilentNodeIsTheServiceManagersToExplain: what mends it is told by who knows how the service is.
+func TestSilentNodeIsTheServiceManagersToExplain(t *testing.T) {
+	var errs bytes.Buffer
+	deps := RunDeps{AdminPaths: []string{filepath.Join(t.TempDir(), "none.sock")}, Silent: func(context.Context) string { return "sudo systemctl start corp" }}
+	code := Run(t.Context(), config.VerbCall{Name: config.ToolVerb, Words: []string{"node"}}, config.Config{}, io.Discard, &errs, deps)
+	if code != config.ExitNobody || !strings.Contains(errs.String(), "remedy: sudo systemctl start corp\n") {
+		t.Errorf("status %d: %s", code, &errs)
 	}
 }

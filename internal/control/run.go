@@ -34,6 +34,8 @@ type RunDeps struct {
 	Backup func(ctx context.Context, file string, passphrase []byte, s FounderState) (Done, error)
 	// Restore opens a backup, has sure confirm what it holds, and puts it in the place of this machine's identity.
 	Restore func(ctx context.Context, file string, passphrase []byte, sure func(Restoring) error) (Done, error)
+	// Silent says what to do where this machine's node does not answer.
+	Silent func(ctx context.Context) string
 	// Surfaces tells what a node of this machine's settings binds.
 	Surfaces func(ctx context.Context) (Surfaces, error)
 	// Install registers the service, or brings what is registered to what was
@@ -136,7 +138,11 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 			return config.ExitOK
 		}
 	}
-	return printFailure(failureOf(err, r.socket), cfg.JSON, r.tool, stdout, stderr)
+	f := failureOf(err, r.socket)
+	if f.Remedy == silentRemedy && deps.Silent != nil {
+		f.Remedy = deps.Silent(ctx)
+	}
+	return printFailure(f, cfg.JSON, r.tool, stdout, stderr)
 }
 
 // PrintFailure prints an error that ended the program before a verb was begun,

@@ -41,6 +41,10 @@ type Host interface {
 	// What is not there is no error.
 	Uninstall(ctx context.Context, name string) (Outcome, error)
 
+	// State asks the service manager about the service. An error is a manager that does not answer; the commands are
+	// there all the same.
+	State(ctx context.Context) (State, error)
+
 	// Ready tells the service manager that the state directory is open and the sockets are bound.
 	Ready() error
 	// Status tells it one line for people.

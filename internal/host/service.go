@@ -27,6 +27,16 @@ type Outcome struct {
 	Settings string   // where the settings are: a file, or a key of the registry
 }
 
+// State is the service as the service manager knows it, and the commands that an administrator types about it.
+type State struct {
+	Name      string
+	Installed bool
+	Running   bool
+	Start     string // starts it
+	Stop      string // ends it
+	Log       string // shows what it said last
+}
+
 // Change notes something that was changed.
 func (o *Outcome) Change(sentence string) { o.Did = append(o.Did, sentence) }
 

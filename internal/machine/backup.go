@@ -95,7 +95,7 @@ func (m *Machine) restore(_ context.Context, file string, passphrase []byte, sur
 		return consensus.Build{Dir: dir, NodeID: self.ID, Cluster: v.Cluster(), Epoch: s.Epoch, Logger: slog.New(slog.DiscardHandler)}.FromState(b.State)
 	})
 	if errors.Is(err, statedir.ErrInUse) {
-		return control.Done{}, &told{err, "a node runs on this machine, and a verb does not disturb it", "stop it (sudo systemctl stop pace-node), run this again, and start it"}
+		return control.Done{}, &told{err, "a node runs on this machine, and a verb does not disturb it", m.busy()}
 	}
 	if err != nil {
 		return control.Done{}, err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -25,10 +26,18 @@ import (
 
 var (
 	// ErrSudo: an ordinary user asked for the service's own identity.
-	ErrSudo error = &told{nil, "the service's identity is its own to mint and to read", "run it with sudo, or give --state-dir for a node of your own"}
+	ErrSudo error = &told{nil, "the service's identity is its own to mint and to read", sudo(runtime.GOOS) + ", or give --state-dir for a node of your own"}
 	// ErrNoStateDir: the platform knows no state directory for this account.
 	ErrNoStateDir error = &told{nil, "this account has no folder for state", "give --state-dir one"}
 )
+
+// sudo is the way to run something as an administrator.
+func sudo(goos string) string {
+	if goos == "windows" {
+		return "run it in a console that was opened with 'Run as administrator'"
+	}
+	return "run it with sudo"
+}
 
 // told is an error with the remedy that the operator reads.
 type told struct {
@@ -112,7 +121,7 @@ func (m *Machine) Deps() control.RunDeps {
 		AdminPaths: control.AdminPaths(statedir.SocketPath(m.Config.StateDir), m.Packaged), Stdin: os.Stdin,
 		Passphrase: m.passphrase, Backup: m.backup, Restore: m.restore,
 		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset, Election: control.ElectionPatience,
-		Surfaces: m.surfaces, Install: m.install, Uninstall: m.uninstall,
+		Silent: m.silent, Surfaces: m.surfaces, Install: m.install, Uninstall: m.uninstall,
 	}
 }
 
@@ -152,7 +161,7 @@ func (m *Machine) reset(context.Context) (control.Done, error) {
 	to, err := statedir.Reset(m.Config.StateDir, opt)
 	err = statedir.Explain(err, m.Config.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {
-		return control.Done{}, &told{err, "a node runs on this identity, and a verb does not disturb it", "stop it (sudo systemctl stop pace-node), run this again, and start it"}
+		return control.Done{}, &told{err, "a node runs on this identity, and a verb does not disturb it", m.busy()}
 	}
 	if to == "" {
 		return control.Done{Said: "there was no identity to put away"}, err

@@ -24,10 +24,11 @@ func (f fake) StateDir(user bool) string {
 	}
 	return f.service
 }
-func (f fake) Ordinary() bool                   { return f.ordinary }
-func (f fake) Installed() bool                  { return f.installed }
-func (f fake) Account() (uid, gid int, ok bool) { return 0, 0, false }
-func (f fake) Hardware() string                 { return "aa" }
+func (f fake) Ordinary() bool                            { return f.ordinary }
+func (f fake) Installed() bool                           { return f.installed }
+func (f fake) Account() (uid, gid int, ok bool)          { return 0, 0, false }
+func (f fake) State(context.Context) (host.State, error) { return host.State{}, nil }
+func (f fake) Hardware() string                          { return "aa" }
 
 func settings(t *testing.T, args ...string) config.Config {
 	t.Helper()
@@ -119,7 +120,7 @@ func TestResetBesideARunningNode(t *testing.T) {
 	}
 	_, err = m.Deps().ResetIdentity(context.Background())
 	var says interface{ Remedy() string }
-	if !errors.Is(err, statedir.ErrInUse) || !errors.As(err, &says) || !strings.Contains(says.Remedy(), "stop pace-node") {
+	if !errors.Is(err, statedir.ErrInUse) || !errors.As(err, &says) || !strings.Contains(says.Remedy(), "stop it") {
 		t.Errorf("%v, want how to stop the node first", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"pace-node/internal/config"
 	"pace-node/internal/control"
@@ -75,6 +76,40 @@ func (m *Machine) uninstall(ctx context.Context) (control.ServiceChange, error) 
 	return changeOf(o), privileged(err, program, os.Args[1:])
 }
 
+// stateTime is how long the service manager may take to say how the service is, where only a remedy hangs on it.
+const stateTime = 2 * time.Second
+
+// state is the service, as far as its manager tells.
+func (m *Machine) state(ctx context.Context) host.State {
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
+	st, err := m.host.State(ctx)
+	if err != nil {
+		st.Installed, st.Running = false, false // nobody knows
+	}
+	return st
+}
+
+// silent says what to do where this machine's node does not answer. A node whose state directory was named is no service.
+func (m *Machine) silent(ctx context.Context) string {
+	st := m.state(ctx)
+	switch {
+	case !m.Packaged || !st.Installed:
+		return "start the node (pace-node), install it as a service (pace-node --install-service), check --state-dir, or name another machine with --scheduler=HOST"
+	case st.Running:
+		return "the service " + st.Name + " runs and does not answer, its log says why: " + st.Log
+	}
+	return "start the node, the service " + st.Name + " does not run: " + st.Start
+}
+
+// busy says what to do where a verb needs a node that does not run.
+func (m *Machine) busy() string {
+	if st := m.state(context.Background()); m.Packaged && st.Installed {
+		return "stop it (" + st.Stop + "), run this again, and start it: " + st.Start
+	}
+	return "stop it, run this again, and start it"
+}
+
 func changeOf(o host.Outcome) control.ServiceChange {
 	return control.ServiceChange{Service: o.Service, Changed: o.Did, Notes: o.Notes, StateDir: o.StateDir, Settings: o.Settings}
 }
@@ -90,7 +125,7 @@ func privileged(err error, program string, args []string) error {
 // asAdministrator is the way to run the same as an administrator.
 func asAdministrator(goos, program string, args []string) string {
 	if goos == "windows" {
-		return "run the same in a console that was opened with 'Run as administrator'"
+		return sudo(goos)
 	}
 	words := []string{"sudo", host.ShellQuote(program)}
 	for _, arg := range args {

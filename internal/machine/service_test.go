@@ -22,6 +22,9 @@ type registrar struct {
 	removed string
 	outcome host.Outcome
 	err     error
+
+	state    host.State
+	stateErr error
 }
 
 func (r *registrar) Install(_ context.Context, asked host.Registration) (host.Outcome, error) {
@@ -77,6 +80,36 @@ func TestInstallAsksForWhatWasTyped(t *testing.T) {
 	}
 	if _, err := New(h, settings(t, "--uninstall-service", "--service-name=y")).Deps().Uninstall(t.Context()); err != nil || h.removed != "y" {
 		t.Errorf("%q, %v", h.removed, err)
+	}
+}
+
+func (r *registrar) State(context.Context) (host.State, error) { return r.state, r.stateErr }
+
+// TestRemediesKnowTheService: what mends it depends on how the service is.
+func TestRemediesKnowTheService(t *testing.T) {
+	at := host.State{Name: "s", Installed: true, Start: "START", Stop: "STOP", Log: "LOG"}
+	for name, c := range map[string]struct {
+		state          host.State
+		err            error
+		args           []string
+		silent, toBusy string
+	}{
+		"nothing installed": {host.State{Name: "s", Start: "START"}, nil, nil, "install it as a service (pace-node --install-service)", "stop it, run this again"},
+		"stopped":           {at, nil, nil, "the service s does not run: START", "stop it (STOP), run this again, and start it: START"},
+		"running":           {host.State{Name: "s", Installed: true, Running: true, Log: "LOG", Start: "START", Stop: "STOP"}, nil, nil, "its log says why: LOG", "stop it (STOP)"},
+		"nobody knows":      {at, errors.New("no manager"), nil, "start the node (pace-node)", "stop it, run this again"},
+		"another node":      {at, nil, []string{"--state-dir=/x"}, "start the node (pace-node)", "stop it, run this again"},
+	} {
+		m := New(&registrar{fake: fake{service: "/s"}, state: c.state, stateErr: c.err}, settings(t, c.args...))
+		if got := m.Deps().Silent(t.Context()); !strings.Contains(got, c.silent) {
+			t.Errorf("%s: %q, want %q", name, got, c.silent)
+		}
+		if got := m.busy(); !strings.HasPrefix(got, c.toBusy) {
+			t.Errorf("%s: %q, want %q", name, got, c.toBusy)
+		}
+	}
+	if sudo("windows") == sudo("linux") || sudo("linux") != "run it with sudo" {
+		t.Error(sudo("windows"))
 	}
 }
 

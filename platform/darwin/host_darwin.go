@@ -47,6 +47,9 @@ func (*system) Uninstall(ctx context.Context, name string) (host.Outcome, error)
 	return newServices().uninstall(ctx, name)
 }
 
+// State implements host.Host.
+func (*system) State(ctx context.Context) (host.State, error) { return newServices().status(ctx) }
+
 func (*system) Account() (uid, gid int, ok bool) { return 0, 0, false } // the daemon is root
 func (*system) AdminSocket(string) string        { return "" }
 

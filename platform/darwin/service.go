@@ -248,6 +248,31 @@ func (s *services) tellFirewall(ctx context.Context, o *host.Outcome, program st
 	}
 }
 
+// named is the label that is registered, or would be.
+func (s *services) named() string {
+	stored, err := s.stored() // an ordinary user may not read it
+	if own := s.own(); len(own) == 1 && (err != nil || stored["PACE_SERVICE_NAME"].Value == "") {
+		return own[0]
+	}
+	return host.KeptName("", stored, label)
+}
+
+// status asks launchd.
+func (s *services) status(ctx context.Context) (host.State, error) {
+	name := s.named()
+	st := host.State{Name: name, Installed: s.installed(), Log: "sudo tail " + logFile, Stop: "sudo launchctl bootout " + target(name),
+		Start: "sudo launchctl bootstrap system " + host.ShellQuote(plistOf(name))}
+	if !st.Installed {
+		return st, nil
+	}
+	r, err := s.launchctl(ctx, "print", target(name))
+	if err == nil && r.Code == 0 {
+		st.Running = strings.Contains(r.Out, "state = running")
+		st.Start = "sudo launchctl kickstart -k " + target(name) // it is loaded
+	}
+	return st, err
+}
+
 func (s *services) launchctl(ctx context.Context, args ...string) (host.Result, error) {
 	return s.run(ctx, "", launchctl, args...)
 }

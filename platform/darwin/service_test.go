@@ -331,6 +331,24 @@ func TestInstallRefusals(t *testing.T) {
 	}
 }
 
+func TestStatus(t *testing.T) {
+	m := newMac(t)
+	status := func(name string, installed, running bool, start string) {
+		t.Helper()
+		st, err := m.status(t.Context())
+		if err != nil || st.Name != name || st.Installed != installed || st.Running != running || st.Start != start || st.Stop != "sudo launchctl bootout system/"+name || st.Log == "" {
+			t.Errorf("%+v, %v", st, err)
+		}
+	}
+	status("io.pace.node", false, false, "sudo launchctl bootstrap system /Library/LaunchDaemons/io.pace.node.plist")
+	m.write("/Library/LaunchDaemons/corp.plist", plistMark)
+	status("corp", true, false, "sudo launchctl bootstrap system /Library/LaunchDaemons/corp.plist")
+	m.loadedNow["corp"] = true
+	status("corp", true, true, "sudo launchctl kickstart -k system/corp")
+	m.runs = false
+	status("corp", true, false, "sudo launchctl kickstart -k system/corp")
+}
+
 func TestIsDisabled(t *testing.T) {
 	for printed, want := range map[string]bool{
 		"": false, "\t\"io.pace.node\" => disabled\n": true, "\t\"io.pace.node\" => true\n": true, "\t\"io.pace.node\" => enabled\n": false,

@@ -52,6 +52,9 @@ func (s system) Uninstall(ctx context.Context, name string) (host.Outcome, error
 	return s.services().uninstall(ctx, name)
 }
 
+// State implements host.Host.
+func (s system) State(ctx context.Context) (host.State, error) { return s.services().status(ctx) }
+
 func find(program string) string {
 	for _, dir := range programDirs {
 		path := filepath.Join(dir, program)

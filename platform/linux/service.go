@@ -371,6 +371,38 @@ func (s *services) state(o *host.Outcome) error {
 	return nil
 }
 
+// named is the service that is registered, or would be.
+func (s *services) named() string {
+	stored, err := s.stored()
+	if own := s.own(); len(own) == 1 && (err != nil || stored["PACE_SERVICE_NAME"].Value == "") {
+		return own[0]
+	}
+	return strings.TrimSuffix(host.KeptName("", stored, serviceName), unitSuffix)
+}
+
+// status asks whichever init system there is.
+func (s *services) status(ctx context.Context) (host.State, error) {
+	name := s.named()
+	if s.find("systemctl") == "" && !s.is(systemdRuns) {
+		st := host.State{Name: name, Start: "sudo service " + name + " start", Stop: "sudo service " + name + " stop", Log: "tail /var/log/" + name + ".err"}
+		m, err := s.other(name, "")
+		if err != nil {
+			return st, err
+		}
+		if st.Installed = s.is(m.Script()); st.Installed {
+			st.Running = m.Running()
+		}
+		return st, nil
+	}
+	st := host.State{Name: name, Installed: s.installed(), Start: "sudo systemctl start " + name, Stop: "sudo systemctl stop " + name, Log: "journalctl -u " + name + " -n 20"}
+	if !st.Installed || !s.is(systemdRuns) {
+		return st, nil
+	}
+	r, err := s.systemctl(ctx, "is-active", "--quiet", name+unitSuffix)
+	st.Running = err == nil && r.Code == 0
+	return st, err
+}
+
 // systemctl runs systemctl.
 func (s *services) systemctl(ctx context.Context, args ...string) (host.Result, error) {
 	return s.run(ctx, "", s.find("systemctl"), args...)

@@ -416,6 +416,31 @@ func TestOtherInitSystems(t *testing.T) {
 	}
 }
 
+func TestStatus(t *testing.T) {
+	m := newMachine(t, "systemctl").systemd()
+	status := func(name string, installed, running bool, start string) {
+		t.Helper()
+		st, err := m.status(t.Context())
+		if err != nil || st.Name != name || st.Installed != installed || st.Running != running || st.Start != start || st.Stop == "" || st.Log == "" {
+			t.Errorf("%+v, %v", st, err)
+		}
+	}
+	status("pace-node", false, false, "sudo systemctl start pace-node")
+	m.account = true
+	r := program
+	r.Name = "corp"
+	m.installs(r, ownUnits+"/corp.service runs /usr/local/bin/pace-node", "corp.service is enabled", "corp.service is started")
+	status("corp", true, true, "sudo systemctl start corp")
+	m.active["corp.service"] = false
+	status("corp", true, false, "sudo systemctl start corp")
+
+	m = newMachine(t)
+	m.other = &fakeInit{}
+	status("pace-node", false, false, "sudo service pace-node start")
+	m.installs(program, "/etc/init.d/pace-node runs /usr/local/bin/pace-node", "pace-node is started")
+	status("pace-node", true, true, "sudo service pace-node start")
+}
+
 // TestScripts writes out where each init system keeps what starts a service.
 func TestScripts(t *testing.T) {
 	got := fmt.Sprint(scriptOf("linux-upstart", "a"), scriptOf("linux-openrc", "a"), scriptOf("linux-rcs", "a"), scriptOf("linux-procd", "a"), scriptOf("unix-systemv", "a"), scriptOf("linux-systemd", "a"))

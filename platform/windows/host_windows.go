@@ -59,6 +59,9 @@ func (*system) Installed() bool {
 	return there || errors.Is(err, windows.ERROR_ACCESS_DENIED)
 }
 
+// State implements host.Host.
+func (s *system) State(context.Context) (host.State, error) { return s.services().status() }
+
 func (s *system) services() *services {
 	return &services{admin: !s.Ordinary(), state: s.StateDir(false), manager: machine{}, netsh: runNetsh, place: place}
 }

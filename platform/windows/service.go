@@ -227,6 +227,23 @@ func (s *services) install(ctx context.Context, r host.Registration) (host.Outco
 	return o, s.bringUp(ctx, &o, restart)
 }
 
+// status asks the manager. The name is the stored one, which everybody may read.
+func (s *services) status() (host.State, error) {
+	stored, _, err := s.stored()
+	name := host.KeptName("", stored, serviceName)
+	st := host.State{Name: name, Start: "sc start " + name, Stop: "sc stop " + name,
+		Log: "the Event Log, Windows Logs, Application, source " + name}
+	if err != nil {
+		return st, err
+	}
+	if _, st.Installed, err = s.manager.Query(name); err != nil || !st.Installed {
+		return st, err
+	}
+	state, err := s.manager.State(name)
+	st.Running = state == stateRunning
+	return st, err
+}
+
 // register makes the manager know the service as it is wanted.
 func (s *services) register(o *host.Outcome, program string, have registered, there bool) error {
 	want := wanted(program)

@@ -299,6 +299,31 @@ func TestInstallRefusalsAndNotes(t *testing.T) {
 	})
 }
 
+func TestStatus(t *testing.T) {
+	p := newPC()
+	status := func(want host.State, fails bool) {
+		t.Helper()
+		st, err := p.status()
+		if d := cmp.Diff(want, st); d != "" || fails != (err != nil) {
+			t.Errorf("%v\n%s", err, d)
+		}
+	}
+	want := host.State{Name: "PaceNode", Start: "sc start PaceNode", Stop: "sc stop PaceNode", Log: "the Event Log, Windows Logs, Application, source PaceNode"}
+	status(want, false)
+	p.have["PaceNode"], p.state["PaceNode"] = wanted(`C:\pace-node.exe`), stateStopped
+	want.Installed = true
+	status(want, false)
+	p.state["PaceNode"] = stateRunning
+	want.Running = true
+	status(want, false)
+	p.fail["settings"] = errors.New("access is denied")
+	want.Installed, want.Running = false, false
+	status(want, true)
+	p.fail["settings"] = nil
+	p.values = []registryValue{{Name: "PACE_SERVICE_NAME", Type: regSZ, Text: "Corp"}}
+	status(host.State{Name: "Corp", Start: "sc start Corp", Stop: "sc stop Corp", Log: "the Event Log, Windows Logs, Application, source Corp"}, false)
+}
+
 func TestCommandLines(t *testing.T) {
 	for command, want := range map[string]bool{
 		`"C:\Program Files\Pace\pace-node.exe"`: true, `C:\Pace\PACE-NODE.EXE`: true, `pace-node.exe`: true, `"C:\pace-node.exe" --service-name=x`: true, `C:\pace-node.exe --x`: true,

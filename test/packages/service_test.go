@@ -85,6 +85,10 @@ func TestServiceOfBareProgram(t *testing.T) {
 	l.run(1, "systemctl kill --kill-who=main -s KILL pace-node")
 	l.until(1, 15*time.Second, "test $(systemctl show -p NRestarts --value pace-node) = 1 && systemctl -q is-active pace-node")
 
+	if said := l.try(1, "systemctl stop pace-node; pacectl node; echo status $?; systemctl start pace-node"); !strings.Contains(said, "the service pace-node does not run: sudo systemctl start pace-node") || !strings.Contains(said, "status 5") {
+		t.Errorf("beside a stopped service: %s", said)
+	}
+
 	// What does not start is said, with the log's own words.
 	said := l.try(1, "pace-node --install-service --listen=10.9.9.9:6674; echo status $?")
 	if !strings.Contains(said, "did not start") || !strings.Contains(said, "10.9.9.9:6674") || !strings.Contains(said, "status 1") {

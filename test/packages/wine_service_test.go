@@ -137,6 +137,9 @@ pin -$`); !want.MatchString(surfaces) {
 	if !strings.Contains(stopped, "WIN32_EXIT_CODE    : 0") || !strings.Contains(stopped, "SERVICE_EXIT_CODE  : 0") {
 		t.Errorf("a clean stop:\n%s", stopped)
 	}
+	if said, code := w.try(wineNode, "--cluster-status"); code != 5 || !strings.Contains(said, "the service PaceNode does not run: sc start PaceNode") {
+		t.Errorf("beside a stopped service: status %d: %s", code, said)
+	}
 	w.run("sc", "start", "PaceNode")
 	w.untilSays(wineReady, "RUNNING", "sc", "query", "PaceNode")
 	if again := w.run(wineNode, "--print-identity"); again != identity {
