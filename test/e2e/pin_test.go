@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -206,7 +208,7 @@ func TestThreatPin(t *testing.T) {
 }
 
 // The last rows of the pin's table: what a pin does not defend against, and its remedy.
-func TestThreatPinnedVotersKey(t *testing.T) {
+func TestThreatPinLost(t *testing.T) {
 	t.Run("Hold a pinned voter's identity key", func(t *testing.T) {
 		t.Parallel()
 		l := newLAN(t, 4)
@@ -228,6 +230,61 @@ func TestThreatPinnedVotersKey(t *testing.T) {
 		q.refusesNaming(id, stolen.String())
 		m.neverAsked(q)
 	})
+	t.Run("Capture the fleet's quorum after the node joined", func(t *testing.T) {
+		t.Parallel()
+		l := newLAN(t, 5)
+		a := l.hosts[0].start(t, "alder", metered)
+		nextSecond(t)
+		id, pin, seed := a.clusterID(), a.pin(), a.seed()
+		p := l.hosts[2].joined(t, a, "pinned", metered, "--fleet-id="+pin)
+		b := l.hosts[1].joined(t, a, "birch", metered, "--provision-default="+provisionFile(t))
+		b.promoted(a)
+		// The voter that the pin names is forgotten: what is left of the quorum is not pinned.
+		a.must("--cluster-forget=" + a.id())
+		leads(t, b)
+		// The pin is not asked after the join: the machine follows, and takes the work that it is granted.
+		b.must("--cluster-set=enrollment.per-source=7")
+		p.follows(b)
+		until(t, "it is provisioned by who is not pinned", func() (bool, string) {
+			d, err := b.cluster()
+			if err != nil {
+				return false, err.Error()
+			}
+			for _, m := range d.Members {
+				if m.ID == p.id() {
+					return m.Provisioning == "provisioned", m.Provisioning
+				}
+			}
+			return false, "not listed"
+		})
+		p.kill()
+		p.start() // its record was signed by the pinned key
+		p.ready()
+		p.follows(b)
+		if d, err := p.status(); err != nil || d.has("pin-disagrees") {
+			t.Errorf("%v: its pin disagrees", err)
+		}
+		// The key that was revoked leads nobody into the fleet who is pinned anew.
+		a.kill()
+		m, _ := l.hosts[3].impostor(t, lie{Seed: seed, Cluster: id, Created: 0, Answer: "approve"})
+		q := l.hosts[4].start(t, "repinned", metered, "--fleet-id="+b.pin())
+		q.approve(b)
+		q.inMode("learner", b)
+		m.neverAsked(q)
+		if m.count("hello", p.key().Public()) != 0 {
+			t.Error("a member talked to whoever holds the revoked key")
+		}
+	})
+}
+
+// provisionFile is a helper's answer for every machine.
+func provisionFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "default.json")
+	if err := os.WriteFile(path, []byte(`{"configuration":{"plugin.choria.server":"broker.example:4222"}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // A machine in a fleet that its pin does not admit starts, says so, and takes no work; with the right pin it is as before.
