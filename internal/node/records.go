@@ -144,6 +144,10 @@ func (n *Node) recordAfter(now time.Time, a formation.Action) (statedir.Record, 
 		n.cfg.Entropy(random[:])
 		rec.Cluster, rec.Created = identity.NewID(random), statedir.FoundingTime(now)
 		rec.Established, rec.Joined, rec.Remembered = false, nil, nil
+		if a.Transition.Effect == formation.EffectMintAndAsk { // nobody said no: it is on its way, and may need to find it again
+			asked := []string{a.Target.Endpoint}
+			rec.Remembered = rememberedOf(append(asked, n.rec.Remembered...), make([]string, 1+len(n.rec.Remembered)))
+		}
 		rec.Recovery, rec.PutAway = nil, false
 	default:
 		return rec, fmt.Errorf("a move from %s on %s is not made by this version", a.Transition.From, a.Transition.On)

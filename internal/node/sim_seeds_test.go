@@ -368,3 +368,29 @@ func TestSimApprovedAsTheyAppear(t *testing.T) {
 		})
 	}
 }
+
+// TestSimDissolvedRemembers: a machine whose fleet dissolved remembers where it was sent and where its voters were, so that
+// it finds the survivor again after it gave the ask up, where no beacon reaches.
+func TestSimDissolvedRemembers(t *testing.T) {
+	simulate(t, 114, func(t *testing.T, s *sim) {
+		const learner = 3
+		x := splitFleets(s)
+		s.cut(nil)
+		s.want(2*time.Minute, "all have asked the elder", x.gone)
+		s.cut(between(learner))
+		s.want(formation.AbandonAfter+2*time.Minute, "it gives the ask up", func() bool { return x.learner.Mode() == formation.Solitary })
+		var got []string
+		s.must(x.learner.ask(t.Context(), func(time.Time) { got = slices.Clone(x.learner.rec.Remembered) }))
+		if len(got) == 0 || got[0] != endpointOf(0) || !slices.Contains(got, endpointOf(1)) {
+			t.Fatalf("it remembers %q", got)
+		}
+		s.halt(learner)
+		x.learner = s.boot(learner)
+		s.cut(nil)
+		s.deaf(between(learner))
+		s.want(2*time.Minute, "it asks the elder again", func() bool { return asks(x.learner, x.elder) })
+		if o := owns(x.learner).Target.Origin; o != formation.OriginRemembered {
+			t.Errorf("found by %s", o)
+		}
+	})
+}
