@@ -69,6 +69,8 @@ const (
 	floodBytes    = 128 << 10
 	floodOneFrame = 64 << 10
 
+	// raftTryWithin bounds one endpoint of a voter while another one of it is left to try.
+	raftTryWithin = 3 * time.Second
 	// dialWithin bounds a dial with its handshake, where the caller's context does not.
 	dialWithin = 10 * time.Second
 	// requestWithin is how long a request's header may take after its stream opened, or a small payload after the

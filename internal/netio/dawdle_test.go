@@ -78,7 +78,7 @@ func TestDawdlersGiveWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := layer(2, netio.RaftConfig{Listen: own, Resolve: func(string) (string, identity.PublicKey, error) { return at.String(), key(1).Public(), nil }})
+			b := layer(2, netio.RaftConfig{Listen: own, Resolve: func(string) ([]string, identity.PublicKey, error) { return []string{at.String()}, key(1).Public(), nil }})
 			dawdle(t, network, at.String(), sources, 32)
 			time.Sleep(time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +28,12 @@ type RaftConfig struct {
 	// Guard is the roster's word on a stream whose cluster, target and epoch fit: whether the key is that of the source,
 	// and its role voter or voter-pending. An error refuses. It must not block.
 	Guard func(h wire.RaftStreamHeader, peer identity.PublicKey) error
-	// Resolve says where a node is now and which key must answer there.
-	Resolve func(id string) (endpoint string, key identity.PublicKey, err error)
+	// Keep is the roster's word on a stream that this node opened: whether the key is still that of the target. An error
+	// closes it at a Recheck; nil keeps all. It must not block.
+	Keep func(target string, key identity.PublicKey) error
+	// Resolve says where a node may be, likeliest first, and which key must answer there. Where it was reached last is
+	// tried after them.
+	Resolve func(id string) (endpoints []string, key identity.PublicKey, err error)
 	Listen  net.Listener // owned by the layer
 	Dialer  Dialer       // nil: net.Dialer
 	Logger  *slog.Logger // nil: silent
@@ -59,6 +64,7 @@ type RaftLayer struct {
 	closed     bool
 	wait       sync.WaitGroup // added to only under mu while not closed
 	streams    map[*raftStream]struct{}
+	reached    map[string]string // id → the endpoint at which it answered last
 	handshakes handshakes
 }
 
@@ -72,6 +78,7 @@ func NewRaftLayer(cfg RaftConfig) *RaftLayer {
 		shows:      newPresenter(cfg.Key),
 		ready:      make(chan net.Conn, raftBacklog),
 		streams:    map[*raftStream]struct{}{},
+		reached:    map[string]string{},
 		handshakes: handshakes{loopback: cfg.Loopback},
 	}
 	l.server = l.shows.server(ProtocolRaft)
@@ -92,23 +99,57 @@ func (l *RaftLayer) Addr() net.Addr { return l.cfg.Listen.Addr() }
 // Refused returns how many connections and streams were refused for one reason.
 func (l *RaftLayer) Refused(r Refusal) uint64 { return l.counts.get(r) }
 
+// Open returns how many streams are open with a node, in both directions.
+func (l *RaftLayer) Open(id string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.streams {
+		if s.inbound && s.header.Source == id || !s.inbound && s.header.Target == id {
+			n++
+		}
+	}
+	return n
+}
+
 // Dial opens a stream to a node.
 func (l *RaftLayer) Dial(ctx context.Context, id string) (net.Conn, error) {
-	endpoint, key, err := l.cfg.Resolve(id)
+	endpoints, key, err := l.cfg.Resolve(id)
 	if err != nil {
 		return nil, fmt.Errorf("consensus stream to %s: %w", wire.Printable(id), err)
+	}
+	l.mu.Lock()
+	last := l.reached[id]
+	l.mu.Unlock()
+	if last != "" && !slices.Contains(endpoints, last) {
+		endpoints = append(slices.Clip(endpoints), last)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	c, err := l.dial(ctx, id, endpoint, key)
-	if err != nil {
+	err = fmt.Errorf("consensus stream to %s: it is not known where it is", wire.Printable(id))
+	for i, endpoint := range endpoints {
+		try, stop := ctx, context.CancelFunc(func() {})
+		if i < len(endpoints)-1 {
+			try, stop = context.WithTimeout(ctx, raftTryWithin)
+		}
+		var c net.Conn
+		c, err = l.dial(try, id, endpoint, key)
+		stop()
+		if err == nil {
+			l.mu.Lock()
+			l.reached[id] = endpoint
+			l.mu.Unlock()
+			return c, nil
+		}
 		if l.ctx.Err() != nil {
 			err = ErrClosed
 		}
-		return nil, fmt.Errorf("consensus stream to %s at %s: %w", wire.Printable(id), wire.Printable(endpoint), err)
+		err = fmt.Errorf("consensus stream to %s at %s: %w", wire.Printable(id), wire.Printable(endpoint), err)
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	return c, nil
+	return nil, err
 }
 
 func (l *RaftLayer) dial(ctx context.Context, id, endpoint string, key identity.PublicKey) (net.Conn, error) {
@@ -133,7 +174,7 @@ func (l *RaftLayer) dial(ctx context.Context, id, endpoint string, key identity.
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	s := &raftStream{Conn: conn, layer: l}
+	s := &raftStream{Conn: conn, layer: l, header: h, peer: key}
 	if !l.keep(s) {
 		_ = raw.Close()
 		return nil, ErrClosed
@@ -174,18 +215,23 @@ func (l *RaftLayer) Close() error {
 	return err
 }
 
-// Recheck asks the guard again about every stream that came in, and closes those that it refuses now: after the roster
-// lost a voter.
+// Recheck asks the roster again about every stream, and closes those that it refuses now: after it lost a voter.
 func (l *RaftLayer) Recheck() (closed int) {
 	l.mu.Lock()
-	var in []*raftStream
+	var open []*raftStream
 	for s := range l.streams {
-		if s.inbound {
-			in = append(in, s)
-		}
+		open = append(open, s)
 	}
 	l.mu.Unlock()
-	for _, s := range in {
+	for _, s := range open {
+		if !s.inbound {
+			if l.cfg.Keep != nil && l.cfg.Keep(s.header.Target, s.peer) != nil {
+				_ = s.NetConn().Close() // not through TLS: its farewell waits for a peer that does not read
+				_ = s.Close()
+				closed++
+			}
+			continue
+		}
 		if err := l.cfg.Guard(s.header, s.peer); err != nil {
 			l.refuse(addrPort(s.RemoteAddr()).Addr(), RefuseRaftGuard, err)
 			_ = s.Close()

@@ -56,8 +56,8 @@ func layerOf(t *testing.T, n byte, change func(*RaftConfig)) *RaftLayer {
 	cfg := RaftConfig{
 		Key: testKey(n), NodeID: fmt.Sprintf("n%d", n), Cluster: "c", Epoch: func() uint64 { return 3 },
 		Guard: testVoters().guard, Listen: l,
-		Resolve: func(string) (string, identity.PublicKey, error) {
-			return "", identity.PublicKey{}, errors.New("nowhere")
+		Resolve: func(string) ([]string, identity.PublicKey, error) {
+			return nil, identity.PublicKey{}, errors.New("nowhere")
 		},
 	}
 	if change != nil {
@@ -71,7 +71,9 @@ func layerOf(t *testing.T, n byte, change func(*RaftConfig)) *RaftLayer {
 // resolveTo makes a layer find node id at another layer.
 func resolveTo(to *RaftLayer, n byte) func(*RaftConfig) {
 	return func(c *RaftConfig) {
-		c.Resolve = func(string) (string, identity.PublicKey, error) { return to.Addr().String(), testKey(n).Public(), nil }
+		c.Resolve = func(string) ([]string, identity.PublicKey, error) {
+			return []string{to.Addr().String()}, testKey(n).Public(), nil
+		}
 	}
 }
 
@@ -237,8 +239,8 @@ func TestRaftDialErrors(t *testing.T) {
 	}
 	dead.Close()
 	b := layerOf(t, 2, func(c *RaftConfig) {
-		c.Resolve = func(string) (string, identity.PublicKey, error) {
-			return dead.Addr().String(), testKey(1).Public(), nil
+		c.Resolve = func(string) ([]string, identity.PublicKey, error) {
+			return []string{dead.Addr().String()}, testKey(1).Public(), nil
 		}
 	})
 	if _, err := b.Dial(t.Context(), "n1"); err == nil {
@@ -253,6 +255,62 @@ func TestRaftDialErrors(t *testing.T) {
 	c.Close()
 	if _, err := c.Dial(t.Context(), "n1"); !errors.Is(err, ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// TestRaftDialsWhereItMayBe: endpoints are tried in turn, and at last where the node answered before.
+func TestRaftDialsWhereItMayBe(t *testing.T) {
+	a := layerOf(t, 1, nil)
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	said := []string{dead.Addr().String(), a.Addr().String()}
+	b := layerOf(t, 2, func(c *RaftConfig) {
+		c.Resolve = func(string) ([]string, identity.PublicKey, error) { return said, testKey(1).Public(), nil }
+	})
+	for _, said = range [][]string{said, {dead.Addr().String()}, nil} {
+		c, err := b.Dial(t.Context(), "n1")
+		if err != nil {
+			t.Fatalf("%q: %v", said, err)
+		}
+		c.Close()
+	}
+	other := layerOf(t, 2, func(c *RaftConfig) {
+		c.Resolve = func(string) ([]string, identity.PublicKey, error) { return nil, testKey(1).Public(), nil }
+	})
+	if _, err := other.Dial(t.Context(), "n1"); err == nil || !strings.Contains(err.Error(), "not known where it is") {
+		t.Error(err)
+	}
+}
+
+// TestRaftRecheckOutbound: streams to a node that the roster lost are closed too.
+func TestRaftRecheckOutbound(t *testing.T) {
+	a := layerOf(t, 1, nil)
+	var out atomic.Bool
+	b := layerOf(t, 2, func(c *RaftConfig) {
+		resolveTo(a, 1)(c)
+		c.Keep = func(target string, key identity.PublicKey) error {
+			if target != "n1" || key != testKey(1).Public() || out.Load() {
+				return errors.New("lost")
+			}
+			return nil
+		}
+	})
+	c, err := b.Dial(t.Context(), "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Recheck(); n != 0 || b.Open("n1") != 1 {
+		t.Fatalf("%d closed, %d open", n, b.Open("n1"))
+	}
+	out.Store(true)
+	if n := b.Recheck(); n != 1 || b.Open("n1") != 0 {
+		t.Fatalf("%d closed, %d open", n, b.Open("n1"))
+	}
+	if _, err := c.Write([]byte("x")); err == nil {
+		t.Error("it can be written on")
 	}
 }
 

@@ -289,6 +289,9 @@ func (n *Node) decide(ctx context.Context, v *fleet.View, verb fleet.MembershipV
 	if d.Refused() {
 		return wire.ClusterAnswer{}, wire.NewError(wire.CodeRefusedByRule, d.Text, d.Hint)
 	}
+	if r.ID == n.id && (d.Do == fleet.DoDemote || d.Do == fleet.DoLeaveVotersFirst) {
+		return wire.ClusterAnswer{}, n.stepDown(ctx) // whoever leads then does it
+	}
 	ans := wire.ClusterAnswer{Revision: v.Revision(), Text: d.Text}
 	if d.Commit {
 		res, err := n.propose(ctx, d.Command)

@@ -147,7 +147,7 @@ func (b *body) newLayer(listener net.Listener) *netio.RaftLayer {
 	n := b.n
 	layer := netio.NewRaftLayer(netio.RaftConfig{
 		Key: n.key, NodeID: n.id, Cluster: b.cluster, Listen: listener, Dialer: n.cfg.Network.Dial, Logger: n.log,
-		Epoch: b.epoch, Guard: b.guard, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
+		Epoch: b.epoch, Guard: b.guard, Keep: b.keep, Resolve: b.resolve, Loopback: n.cfg.Settings.DiscoveryLoopback,
 	})
 	n.raftPorts.opened(layer)
 	return layer
@@ -347,24 +347,32 @@ func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
 	return nil
 }
 
+// keep closes the streams to whoever is no member under that key any more.
+func (b *body) keep(target string, key identity.PublicKey) error {
+	if m, ok := b.sight(target); !ok || m.Key != key {
+		return errRaftKey
+	}
+	return nil
+}
+
 // resolve says where a voter is and under which key; the address decides nothing, the key does.
-func (b *body) resolve(id string) (endpoint string, key identity.PublicKey, err error) {
+func (b *body) resolve(id string) (endpoints []string, key identity.PublicKey, err error) {
 	if b.state() == nil {
-		return "", key, errRaftStarting
+		return nil, key, errRaftStarting
 	}
 	m, ok := b.sight(id)
 	if !ok {
-		return "", key, fmt.Errorf("no member has the id %q", id)
+		return nil, key, fmt.Errorf("no member has the id %q", id)
 	}
-	endpoint = m.Endpoints.Raft
+	// What its own datagrams proved lately comes first, then what the roster holds.
 	var proven string
 	if n := b.n; n.ask(b.ctx, func(time.Time) { _, proven, _ = n.exchange.Lookup(id) }) == nil && proven != "" {
-		endpoint = proven
+		endpoints = append(endpoints, proven)
 	}
-	if endpoint == "" {
-		return "", key, fmt.Errorf("no consensus endpoint of %q is known", id)
+	if said := m.Endpoints.Raft; said != "" && said != proven {
+		endpoints = append(endpoints, said)
 	}
-	return endpoint, m.Key, nil
+	return endpoints, m.Key, nil
 }
 
 // PortError says that a port is taken, and which flag chooses another.

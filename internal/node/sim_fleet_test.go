@@ -54,6 +54,17 @@ func (m *movingNet) route(to netip.Addr) {
 	m.now = to
 }
 
+// Dial dials from the address of the route.
+func (m *movingNet) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	m.mu.Lock()
+	from := m.now
+	m.mu.Unlock()
+	if !from.IsValid() {
+		from = m.addr
+	}
+	return (&simNet{s: m.s, addr: from}).Dial(ctx, network, addr)
+}
+
 // Listen opens the port at both addresses.
 func (m *movingNet) Listen(addr string) (net.Listener, error) {
 	first, err := m.simNet.Listen(addr)

@@ -15,6 +15,7 @@ import (
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
+	"pace-node/internal/netio"
 	"pace-node/internal/statedir"
 	"pace-node/internal/wire"
 )
@@ -22,6 +23,22 @@ import (
 func roleIn(on, of *Node) fleet.Role {
 	m, _ := on.View().Member(of.id)
 	return m.Role
+}
+
+// asked puts a verb to a node and follows its redirects, as pacectl does.
+func (s *sim) asked(n *Node, r wire.ClusterRequest) error {
+	for {
+		err := s.cluster(n, r)
+		var refused *wire.Error
+		if !errors.As(err, &refused) || refused.Code != wire.CodeNotLeader || refused.Text == "" {
+			return err
+		}
+		for i, other := range s.nodes {
+			if other != nil && endpointOf(i) == refused.Text {
+				n = other
+			}
+		}
+	}
 }
 
 func demote(m *Node) wire.ClusterRequest { return wire.ClusterRequest{Op: "admit-learner", ID: m.id} }
@@ -85,7 +102,7 @@ func TestSimDemotion(t *testing.T) {
 		s.agree(a, b, c)
 		s.promote(a, c)
 
-		s.must(s.cluster(a, demote(a)))
+		s.must(s.asked(a, demote(a)))
 		lead := s.led(b, c)
 		s.want(30*time.Second, "the old leader follows", func() bool { return a.Mode() == formation.Learner && follows(a, lead) })
 		other := b
@@ -129,8 +146,18 @@ func TestSimForgetVoter(t *testing.T) {
 					s.want(30*time.Second, "it is a learner", func() bool { return d.Mode() == formation.Learner })
 					s.must(s.cluster(a, wire.ClusterRequest{Op: "admit", ID: d.id, Endpoint: raftEndpointOf(3)}))
 				}
+				var open []*netio.Session // it may come again to be told, as any stranger
+				for _, n := range s.nodes {
+					if n != nil && n != gone {
+						for _, o := range n.hub.Sessions() {
+							if o.Peer() == gone.Key() {
+								open = append(open, o)
+							}
+						}
+					}
+				}
 				began := time.Now()
-				s.must(s.cluster(a, forget(gone)))
+				s.must(s.asked(a, forget(gone)))
 				if took := time.Since(began); took > 5*time.Second {
 					t.Errorf("%s: forgotten after %s", kind, took)
 				}
@@ -145,9 +172,14 @@ func TestSimForgetVoter(t *testing.T) {
 					return !in && revoked && len(lead.serving.Load().cons.Seats()) == 3
 				})
 				s.agree(rest...)
-				s.want(time.Second, "its sessions are closed", func() bool {
+				s.want(time.Second, "its sessions and its consensus streams are closed", func() bool {
+					for _, o := range open {
+						if o.Err() == nil {
+							return false
+						}
+					}
 					for _, n := range rest {
-						if n.hub.ByKey(gone.Key()) != nil {
+						if n.serving.Load().layer.Open(gone.id) > 0 {
 							return false
 						}
 					}

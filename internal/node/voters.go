@@ -50,6 +50,27 @@ func (n *Node) gone(ctx context.Context, id string, own bool, ans wire.ClusterAn
 	}
 }
 
+// stepDown hands leadership over because this machine is to lose its vote, and says where the verb is to be asked again:
+// nobody takes a log from a leader that is no voter any more.
+func (n *Node) stepDown(ctx context.Context) error {
+	b := n.serving.Load()
+	if err := b.handOver(ctx, ""); err != nil && !errors.Is(err, consensus.ErrNotLeader) {
+		return wire.NewError(wire.CodeRefusedByRule, "this machine leads, and no other voter took leadership over: "+err.Error(), hintQuorum)
+	}
+	ctx, cancel := context.WithTimeout(ctx, electionLasts)
+	defer cancel()
+	tick := time.NewTicker(goneEvery)
+	defer tick.Stop()
+	for l := n.leader(); l.id == "" || l.id == n.id; l = n.leader() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return n.notLeading("ask the leader")
+		}
+	}
+	return n.notLeader("ask the leader")
+}
+
 // transfer hands leadership to the voter of an id, or with none to any.
 func (n *Node) transfer(ctx context.Context, id string) (wire.ClusterAnswer, error) {
 	b, v := n.serving.Load(), n.view.Load()
