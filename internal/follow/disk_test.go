@@ -297,6 +297,35 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// TestSeedAheadOfTheState: a state of before the roster that it is gone on with is gone on with in the same recovery
+// epoch, since what it lacks is sent; one of an earlier epoch is not.
+func TestSeedAheadOfTheState(t *testing.T) {
+	for _, c := range []struct {
+		epoch, revision uint64
+		want            error
+	}{{0, 0, nil}, {0, 1 << 40, nil}, {1, 0, ErrStale}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1)
+			v := written(t, r)
+			ahead := v.view().Roster("n-0001")
+			ahead.Epoch, ahead.Revision = c.epoch, max(ahead.Revision, c.revision)
+			seed, err := json.Marshal(ahead)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := r.cfg
+			cfg.Seed = seed
+			l, err := OpenLearner(cfg)
+			if !errors.Is(err, c.want) {
+				t.Errorf("epoch %d, revision %d: %v, want %v", c.epoch, c.revision, err, c.want)
+			}
+			if err == nil {
+				l.Close()
+			}
+		})
+	}
+}
+
 // TestDiskFails: a write that fails shows nothing that is not on disk, and following goes on when the disk does.
 func TestDiskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -173,8 +173,9 @@ func (l *Learner) readSeed() error {
 	if len(l.seeds) == 0 {
 		return ErrSeed
 	}
-	// Every state that came under this approval is at least as new as the approval.
-	if v := l.state.View(); v.Cluster() != "" && fleet.ComparePosition(v.Epoch(), v.Revision(), l.seed.Epoch, l.seed.Revision) < 0 {
+	// Every state that came under this approval is of its recovery epoch, or of a later one. Within the epoch it may be older:
+	// a voter that lost its seat is told so by a roster that is ahead of what it applied, and catches up as a learner.
+	if v := l.state.View(); v.Cluster() != "" && v.Epoch() < l.seed.Epoch {
 		return fmt.Errorf("%w: %s", ErrStale, l.cfg.Dir)
 	}
 	return nil
