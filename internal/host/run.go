@@ -27,7 +27,7 @@ func Run(ctx context.Context, input, program string, args ...string) (Result, er
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C", "SYSTEMD_PAGER=", "SYSTEMD_COLORS=0")
 	cmd.WaitDelay = runLinger
 	err := cmd.Run()
-	r := Result{Out: strings.TrimSpace(strings.ToValidUTF8(out.String(), ""))}
+	r := Result{Out: strings.TrimSpace(strings.ToValidUTF8(out.kept.String(), ""))}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -43,12 +43,12 @@ func Run(ctx context.Context, input, program string, args ...string) (Result, er
 
 // head keeps the first bytes of what is written.
 type head struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	left int
 }
 
 func (h *head) Write(p []byte) (int, error) {
-	n, _ := h.Buffer.Write(p[:min(len(p), h.left)])
+	n, _ := h.kept.Write(p[:min(len(p), h.left)])
 	h.left -= n
 	return len(p), nil
 }

@@ -198,6 +198,9 @@ func (s *services) install(ctx context.Context, r host.Registration) (host.Outco
 		return o, err
 	}
 	o.Service = strings.TrimSuffix(host.KeptName(r.Name, stored, serviceName), unitSuffix)
+	if len(r.Allow) > 0 {
+		o.Note("no firewall of this machine is changed: pace-node --print-surfaces lists what it has to admit, from " + strings.Join(r.Allow, ", "))
+	}
 	if s.find("systemctl") == "" && !s.is(systemdRuns) {
 		return o, s.installOther(&o, r)
 	}

@@ -285,6 +285,15 @@ func TestPackagedUnitIsEnabledNotShadowed(t *testing.T) {
 	m.commands()
 }
 
+func TestNoFirewallIsChanged(t *testing.T) {
+	m := newMachine(t, "systemctl").systemd().packages()
+	r := program
+	r.Allow = []string{"10.0.0.0/8", "fd00::/8"}
+	if o, err := m.install(t.Context(), r); err != nil || len(o.Notes) != 1 || !strings.Contains(o.Notes[0], "--print-surfaces") || !strings.Contains(o.Notes[0], "10.0.0.0/8, fd00::/8") {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 func TestInstallRefusals(t *testing.T) {
 	m := newMachine(t, "systemctl").systemd()
 	m.account = true
