@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -44,7 +45,14 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"pace-node": command, "pacectl": command})
 }
 
+// formats is the folder of frozen state directories; scripts run in others.
+var formats string
+
 func TestScripts(t *testing.T) {
+	var err error
+	if formats, err = filepath.Abs(filepath.Join("testdata", "format-1")); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -58,7 +66,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"start": start, "again": again, "term": term, "at": at, "exits": exits, "answers": answers, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode,
+			"start": start, "again": again, "term": term, "at": at, "exits": exits, "answers": answers, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode, "frozen": frozen,
 		},
 		RequireUniqueNames: true,
 	})
@@ -349,6 +357,27 @@ func prints(ts *testscript.TestScript, neg bool, args []string) {
 	if got := ts.ReadFile(from); !re.MatchString(got) {
 		ts.Fatalf("%s is\n%s\nand not as %s has it:\n%s", from, got, args[0], ts.ReadFile(args[0]))
 	}
+}
+
+// frozen copies a state directory of testdata/format-1 to where a node of that name has its own, with the modes that it was
+// written with, which git does not keep: frozen NAME.
+func frozen(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: frozen name")
+	}
+	to := ts.MkAbs(args[0])
+	from := filepath.Join(formats, args[0])
+	ts.Check(filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil || d.IsDir() {
+			return errors.Join(err, os.Mkdir(filepath.Join(to, rel), 0o700))
+		}
+		data, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(filepath.Join(to, rel), data, 0o600))
+	}))
 }
 
 // mode asks for the permissions of a file: mode 700 FILE.
