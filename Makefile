@@ -82,7 +82,7 @@ sim-nodes: ## whole nodes with real raft in virtual time, NODE_SEEDS times: the 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME
 	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
-	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./macpkg
+	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./macpkg ./msipkg
 
 figures: build/pace-node ## measure against the goals, and write docs/figures.md (six minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md

@@ -37,6 +37,10 @@ var Architectures = []Arch{{"amd64", "x64"}, {"arm64", "Arm64"}}
 // value.
 const settings = 16 | 256 | 4
 
+// vitalService is ServiceInstall.ErrorControl: an error is logged, and an install that cannot register the service fails. Of
+// the second wixl takes no notice.
+const vitalService = 1 | 0x8000
+
 // Plan is what a package is built from.
 type Plan struct {
 	Version       Version
@@ -142,7 +146,10 @@ func readTables(folder string, values map[string]string) ([]table, error) {
 // changes are what wixl writes otherwise than it is wanted, as msibuild's SQL.
 func (p *Plan) changes() []string {
 	version := fmt.Sprintf("%d.%d.%d.%d", p.Version.File[0], p.Version.File[1], p.Version.File[2], p.Version.File[3])
-	list := []string{fmt.Sprintf("UPDATE `Component` SET `Attributes`=%d WHERE `Component`='Settings'", settings)}
+	list := []string{
+		fmt.Sprintf("UPDATE `Component` SET `Attributes`=%d WHERE `Component`='Settings'", settings),
+		fmt.Sprintf("UPDATE `ServiceInstall` SET `ErrorControl`=%d", vitalService),
+	}
 	// Files with a version are compared by it, and have no hash.
 	for _, file := range []string{"pace_node.exe", "pacectl.exe"} {
 		list = append(list, fmt.Sprintf("UPDATE `File` SET `Version`='%s', `Language`='%s' WHERE `File`='%s'", version, language, file),

@@ -24,6 +24,7 @@ const (
 	optDirectories  = 112
 	directoryRsrc   = 2
 	sectionSize     = 40
+	maxAlign        = 1 << 16    // bytes; of files and, on our processors, of sections
 	rsrcReadable    = 0x40000040 // initialized data, readable
 	typeVersion     = 16
 	languageEnglish = 0x409
@@ -55,7 +56,7 @@ func Stamp(program []byte, v Version, file, what string) ([]byte, error) {
 	header := table + count*sectionSize
 	directory := optional + optDirectories + 8*directoryRsrc
 	switch {
-	case sectionAlign == 0 || fileAlign == 0 || count == 0 || len(program) > math.MaxInt32:
+	case sectionAlign == 0 || sectionAlign > maxAlign || fileAlign == 0 || fileAlign > maxAlign || count == 0 || len(program) > math.MaxInt32:
 		return refuse("its header does not read")
 	case le.Uint32(at(directory, 4)) != 0:
 		return refuse("it has resources already")

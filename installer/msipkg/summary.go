@@ -26,6 +26,9 @@ func setTimes(msi []byte, when time.Time) error {
 		return refuse("is not there once")
 	}
 	set := msi[at-setHeader:]
+	if len(set) < setHeader+len(formatSummary)+4 {
+		return refuse("ends in its header")
+	}
 	start := int(le.Uint32(set[setHeader+len(formatSummary):]))
 	if start+8 > len(set) {
 		return refuse("ends before it begins")
