@@ -121,7 +121,7 @@ lint-packages: ## lintian, rpmlint, shellcheck and systemd-analyze over what mak
 
 test-packages: ## the packages in booted Debian systems with systemd, in namespaces of their own (needs root)
 	test/packages/prepare.sh
-	$(RUN) test -count=1 -tags packages -timeout 40m ./test/packages
+	$(RUN) test -count=1 -tags packages -parallel 4 -timeout 40m ./test/packages
 
 VULNDB ?= v0.0.0-20261105234957-e22db6528018
 vuln: ## known vulnerabilities, by the database's module

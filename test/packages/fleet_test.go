@@ -38,7 +38,8 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 	l.push("deb", 1, 2, 3)
 	l.install(1, oldVersion)
 	l.until(1, 20*time.Second, "pacectl node --json | grep -q '\"mode\":\"solitary\"'")
-	time.Sleep(1100 * time.Millisecond) // founding times count whole seconds: the first host is to be the oldest
+	// Founding times count whole seconds, and the first host is to be the oldest.
+	l.until(2, 20*time.Second, "test $(date +%s) -gt "+l.run(1, "date +%s"))
 	l.install(2, oldVersion)
 	l.install(3, oldVersion)
 	l.join(2)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -29,15 +30,16 @@ type lab struct {
 	prefix string
 }
 
-var labs int
+var labs atomic.Int32
 
+// boot starts hosts. Labs know nothing of one another, so tests with one run side by side.
 func boot(t *testing.T, hosts int) *lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("booting systems needs root")
 	}
-	labs++
-	l := &lab{t: t, dir: filepath.Join(t.TempDir(), "lab"), prefix: fmt.Sprintf("pk%d-%d", os.Getpid(), labs)}
+	t.Parallel()
+	l := &lab{t: t, dir: filepath.Join(t.TempDir(), "lab"), prefix: fmt.Sprintf("pk%d-%d", os.Getpid(), labs.Add(1))}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for i := 1; i <= hosts; i++ {
