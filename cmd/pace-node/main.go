@@ -20,7 +20,7 @@ import (
 	"pace-node/internal/version"
 )
 
-func main() { os.Exit(run(newHost(), os.Args, os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(newHost(), os.Args, output(os.Stdout), output(os.Stderr))) }
 
 func run(h host.Host, argv []string, stdout, stderr io.Writer) int {
 	parse, help, tool := config.Parse, config.Help, false

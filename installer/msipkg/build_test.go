@@ -80,7 +80,7 @@ var tables = []struct {
 	{"ServiceControl", []string{"PaceNode\tPaceNode\t163\t\t1\tNode"}}, // start and stop at install, stop and delete at uninstall; wait
 	{"MsiServiceConfig", []string{
 		"FailureOnError\tPaceNode\t5\t4\t1\tNode", // recovery also on an exit with an error
-		"Preshutdown\tPaceNode\t5\t7\t20000\tNode",
+		"Preshutdown\tPaceNode\t5\t7\t25000\tNode",
 	}},
 	{"MsiServiceConfigFailureActions", []string{
 		"Restart\tPaceNode\t5\t86400\t\t\t1[~]1[~]1\t1000[~]5000[~]30000\tNode", // 1 s, 5 s, 30 s, reset after a day

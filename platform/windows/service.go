@@ -144,13 +144,19 @@ func (s *services) stored() (map[string]host.Setting, []registryValue, error) {
 	return out, values, nil
 }
 
-// valueOf is a setting as the registry holds it.
+// valueOf is a setting as the registry holds it: text, as the package keeps and reads it, with blanks between the values of a
+// list; a list where a value has a blank itself.
 func valueOf(k config.Kept) registryValue {
+	if k.List && !slices.ContainsFunc(k.Values, blank) {
+		return registryValue{Name: k.Key, Type: regSZ, Text: strings.Join(k.Values, " ")}
+	}
 	if k.List {
 		return registryValue{Name: k.Key, Type: regMultiSZ, List: k.Values}
 	}
 	return registryValue{Name: k.Key, Type: regSZ, Text: k.Values[0]}
 }
+
+func blank(s string) bool { return s == "" || strings.ContainsAny(s, " \t\r\n") }
 
 func (v registryValue) same(other registryValue) bool {
 	return v.Name == other.Name && v.Type == other.Type && v.Text == other.Text && slices.Equal(v.List, other.List) && v.Number == other.Number

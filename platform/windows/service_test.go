@@ -148,7 +148,7 @@ func TestInstall(t *testing.T) {
 		if len(p.rules) != 4 || !p.sources["PaceNode"] || p.state["PaceNode"] != stateRunning {
 			t.Errorf("%q", p.rules)
 		}
-		want := []registryValue{{Name: "PACE_NAME", Type: regSZ, Text: "x y"}, {Name: "PACE_FLEET_SEED", Type: regMultiSZ, List: []string{"a", "b"}}, {Name: "FirewallRules", Type: regMultiSZ, List: p.rules}}
+		want := []registryValue{{Name: "PACE_NAME", Type: regSZ, Text: "x y"}, {Name: "PACE_FLEET_SEED", Type: regSZ, Text: "a b"}, {Name: "FirewallRules", Type: regMultiSZ, List: p.rules}}
 		if d := cmp.Diff(want, p.values); d != "" {
 			t.Error(d)
 		}
@@ -157,7 +157,7 @@ func TestInstall(t *testing.T) {
 			t.Error(d)
 		}
 		// What is stored is what the program reads.
-		if stored, err := settingsOf(p.values); err != nil || stored["PACE_FLEET_SEED"].Value != "a\nb\n" || stored["PACE_NAME"].Value != "x y" {
+		if stored, err := settingsOf(p.values); err != nil || stored["PACE_FLEET_SEED"].Value != "a b" || stored["PACE_NAME"].Value != "x y" {
 			t.Errorf("%v, %v", stored, err)
 		}
 
@@ -194,7 +194,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("%+v, %v, %q", o, err, p.rules)
 		}
 		p.asks(t, "stop", "delete")
-		if d := cmp.Diff([]registryValue{{Name: "PACE_FLEET_SEED", Type: regMultiSZ, List: []string{"a", "b"}}, {Name: "PACE_NAME", Type: regSZ, Text: "z"}}, p.values); d != "" {
+		if d := cmp.Diff([]registryValue{{Name: "PACE_FLEET_SEED", Type: regSZ, Text: "a b"}, {Name: "PACE_NAME", Type: regSZ, Text: "z"}}, p.values); d != "" {
 			t.Error(d)
 		}
 		if o, err = p.uninstall(t.Context(), ""); err != nil || len(o.Did) != 0 {
@@ -359,6 +359,24 @@ func TestMutationRecovery(t *testing.T) {
 	} {
 		if wantedRecovery.equal(other) {
 			t.Errorf("%s: another one is not told from it", what)
+		}
+	}
+}
+
+// TestValueOf: what the package of Windows Installer keeps and reads again is text.
+func TestValueOf(t *testing.T) {
+	for _, c := range []struct {
+		kept config.Kept
+		want registryValue
+	}{
+		{config.Kept{Key: "PACE_NAME", Values: []string{"x y"}}, registryValue{Name: "PACE_NAME", Type: regSZ, Text: "x y"}},
+		{config.Kept{Key: "PACE_FLEET_SEED", Values: []string{"[::1]:6674"}, List: true}, registryValue{Name: "PACE_FLEET_SEED", Type: regSZ, Text: "[::1]:6674"}},
+		{config.Kept{Key: "PACE_FLEET_SEED", Values: []string{"a", "b"}, List: true}, registryValue{Name: "PACE_FLEET_SEED", Type: regSZ, Text: "a b"}},
+		{config.Kept{Key: "PACE_LABEL", Values: []string{"a=b c"}, List: true}, registryValue{Name: "PACE_LABEL", Type: regMultiSZ, List: []string{"a=b c"}}},
+		{config.Kept{Key: "PACE_LABEL", Values: []string{"a=b", "c=d\te"}, List: true}, registryValue{Name: "PACE_LABEL", Type: regMultiSZ, List: []string{"a=b", "c=d\te"}}},
+	} {
+		if d := cmp.Diff(c.want, valueOf(c.kept)); d != "" {
+			t.Errorf("%+v: %s", c.kept, d)
 		}
 	}
 }

@@ -12,13 +12,13 @@ work=$root/build/testhosts
 mkdir -p "$work"
 
 missing=
-for tool in mmdebstrap systemd-nspawn nsenter ip /usr/lib/wine/wine64 x86_64-w64-mingw32-gcc; do
+for tool in mmdebstrap systemd-nspawn nsenter ip dnf createrepo_c rpmbuild /usr/lib/wine/wine64 x86_64-w64-mingw32-gcc wixl msibuild msiinfo; do
 	command -v $tool >/dev/null || missing="$missing $tool"
 done
 if [ -n "$missing" ]; then
 	echo "test-packages: not installed:$missing" >&2
-	echo "test-packages: apt-get install --no-install-recommends mmdebstrap systemd-container iproute2 util-linux \\" >&2
-	echo "test-packages:   wine wine64 gcc-mingw-w64-x86-64-win32" >&2
+	echo "test-packages: apt-get install --no-install-recommends mmdebstrap systemd-container iproute2 util-linux dnf createrepo-c rpm \\" >&2
+	echo "test-packages:   wine64 gcc-mingw-w64-x86-64-win32 wixl msitools" >&2
 	exit 2
 fi
 if [ "$(id -u)" != 0 ]; then

@@ -99,7 +99,7 @@ pin -$`); !want.MatchString(surfaces) {
 	// What is stored is what the program reads, in the service and in a shell.
 	w.says("seed", []string{"[::1]:6674", "10.0.0.9:6674"}, "--print-surfaces")
 	stored := w.run("reg", "query", `HKLM\Software\Pace\Node`)
-	for _, want := range []string{`PACE_LABEL    REG_MULTI_SZ    site=main hall "1"`, `PACE_NAME    REG_SZ    win one`, `PACE_FLEET_SEED    REG_MULTI_SZ    [::1]:6674\010.0.0.9`} {
+	for _, want := range []string{`PACE_LABEL    REG_MULTI_SZ    site=main hall "1"`, `PACE_NAME    REG_SZ    win one`, `PACE_FLEET_SEED    REG_SZ    [::1]:6674 10.0.0.9`} {
 		if !strings.Contains(stored, want) {
 			t.Errorf("stored:\n%s\nwant %s", stored, want)
 		}
