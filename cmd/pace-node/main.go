@@ -52,7 +52,9 @@ func run(h host.Host, argv []string, stdout, stderr io.Writer) int {
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return control.Run(ctx, call, cfg, stdout, stderr, machine.New(h, cfg).Deps())
+		m := machine.New(h, cfg)
+		m.Point = crashPoint()
+		return control.Run(ctx, call, cfg, stdout, stderr, m.Deps())
 	}
 	if err != nil {
 		return config.ExitFailed

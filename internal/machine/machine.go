@@ -60,6 +60,8 @@ type Machine struct {
 	// Config is what was typed, with the platform's state directory and the host's name filled in.
 	Config   config.Config
 	Packaged bool // the state directory is the platform's, and nobody typed it
+	// Point is called at each crash point of a verb that writes; nil: none.
+	Point func(string)
 }
 
 // New fills in what only the platform knows. Beside an installed service an ordinary user's verbs mean that service.
@@ -95,6 +97,7 @@ func PlainName(host string) string {
 // State is how this process opens the state directory. As an ordinary user beside an installed service it is refused: a
 // second identity would be minted that the service never uses.
 func (m *Machine) State() (opt statedir.Options, err error) {
+	opt.Point = m.Point
 	if m.Config.StateDir == "" {
 		return opt, ErrNoStateDir
 	}

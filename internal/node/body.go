@@ -42,7 +42,6 @@ type body struct {
 	seatSaid  atomic.Pointer[string]      // why it could not be opened
 	told      atomic.Pointer[wire.Roster] // a voter: what another one said of the roster, ahead of its own state
 	roster    *wire.Roster                // with which a voter becomes a learner; the loop's
-	lastTerm  uint64                      // raft's, when a voter's body was closed
 	turns     map[string]time.Time        // a leader: since when it works on each promotion; reconcile's
 	withdrawn map[string]stall            // and which it took back; reconcile's
 	nudges    chan struct{}               // a role may have changed
@@ -165,6 +164,25 @@ func (b *body) openLearner(rec statedir.Record) error {
 	if rec.Joined == nil {
 		return errors.New("the formation record says learner and not of which fleet; restore the state directory from a backup")
 	}
+	err := b.follow(rec)
+	if errors.Is(err, follow.ErrStale) {
+		// What it followed before it was a voter, and could not keep anew: a voter sends the state again.
+		to, archiveErr := b.n.dir.Archive(rec.Cluster, statedir.FollowDir)
+		if archiveErr != nil {
+			return errors.Join(err, archiveErr)
+		}
+		b.n.log.Warn("the followed state is of before this machine's last approval: put away, a voter sends it again", "to", to)
+		err = b.follow(rec)
+	}
+	if err != nil {
+		return err
+	}
+	b.n.view.Store(b.learner.View())
+	return nil
+}
+
+// follow opens the followed state of a record.
+func (b *body) follow(rec statedir.Record) error {
 	dir := filepath.Join(b.n.dir.Path(), statedir.FollowDir)
 	if err := markStore(dir, rec.Cluster, b.n.point); err != nil {
 		return err
@@ -188,11 +206,7 @@ func (b *body) openLearner(rec statedir.Record) error {
 		OnFormatNewer: func(err error) { b.n.board.Raise("fleet-format-newer", err.Error()) },
 		Rand:          b.n.cfg.Random,
 	})
-	if err != nil {
-		return err
-	}
-	b.n.view.Store(b.learner.View())
-	return nil
+	return err
 }
 
 // start lets the body's goroutines run; the loop calls it once the body is its own.
@@ -294,7 +308,6 @@ func (b *body) close() {
 		}
 	}
 	if b.cons != nil {
-		b.lastTerm = b.cons.Term()
 		if err := b.cons.Close(); err != nil {
 			b.n.log.Error("closing the consensus store", "error", err.Error())
 		}
@@ -413,11 +426,8 @@ func (n *Node) archiveOthers(rec statedir.Record) error {
 		}
 		// Of its own fleet a voter keeps what it followed and a learner its seat's store: the term and the vote that it
 		// holds must outlive a demotion.
-		if owner == rec.Cluster || owner == "" && s.keep {
+		if owner == rec.Cluster || owner == "" {
 			continue // without a name a crash came before it was given one: nothing is in it yet
-		}
-		if owner == "" {
-			owner = rec.Cluster
 		}
 		if s.keep && rec.Established {
 			// No move leaves this: a move to another fleet's store passes through a fleet of one that is not established.

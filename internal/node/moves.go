@@ -98,6 +98,9 @@ func (n *Node) move(now time.Time, a formation.Action) {
 		n.leadership(now)
 	}
 	n.records.put(func(ctx context.Context) {
+		if tr.On == formation.SeatedAsLearner {
+			n.keepState(old) // first, so that a crash after the record finds it
+		}
 		n.point("node.move.record.before")
 		if err := n.dir.Save(rec); err != nil {
 			n.post(func(now time.Time) {
@@ -118,9 +121,6 @@ func (n *Node) move(now time.Time, a formation.Action) {
 		n.point("node.move.closed.after")
 		if parting[tr.Effect] {
 			n.partFrom(was)
-		}
-		if tr.On == formation.SeatedAsLearner {
-			n.keepState(old)
 		}
 		fresh, rec, err := n.rebuild(ctx, rec)
 		if err != nil {

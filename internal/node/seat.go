@@ -190,7 +190,7 @@ func (n *Node) keepState(old *body) {
 	dir := filepath.Join(n.dir.Path(), statedir.FollowDir)
 	err := markStore(dir, old.cluster, n.point)
 	if err == nil {
-		err = follow.Install(dir, n.cfg.NoSync, n.point, v.SnapshotFor(n.id), v.Epoch(), old.lastTerm)
+		err = follow.Install(dir, n.cfg.NoSync, n.point, v.SnapshotFor(n.id), v.Epoch(), old.cons.Term())
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		n.log.Warn("the state was not kept for following: a voter sends it again", "error", err.Error())
