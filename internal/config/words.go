@@ -14,6 +14,7 @@ const (
 	WordYes    = "yes"
 	WordPass   = "passphrase-file"
 	WordKey    = "key"
+	WordStale  = "stale-for"
 )
 
 // WordFlag is a flag of some words of pacectl. Beside any other word it is refused: a verb would do what it was asked not
@@ -33,12 +34,14 @@ var WordFlags = []WordFlag{
 		Help: "says what is so anyway: the helper is asked and nothing is configured"},
 	{Name: WordForce, Of: [][]string{{"fleet", "leave"}}, Why: "which goes without the fleet's word then",
 		Help: "go alone, without asking the fleet, which still lists this machine then"},
-	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}, {"fleet", "restore"}}, Why: "which asks for the fleet's id back",
+	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}, {"fleet", "restore"}, {"member", "forget"}}, Why: "which asks for the fleet's id back",
 		Help: "the fleet's id, given back without being asked for it: for scripts", Check: checkID},
 	{Name: WordPass, Metavar: "FILE", Of: [][]string{{"fleet", "backup"}, {"fleet", "restore"}, {"release", "key"}, {"release", "sign"}}, Why: "which asks the terminal for the passphrase otherwise",
 		Help: "the file whose one line is the passphrase, - for stdin; never the passphrase itself", Check: checkPath},
 	{Name: WordKey, Metavar: "KEY", Of: [][]string{{"release", "sign"}, {"release", "verify"}}, Why: "which needs the release key",
 		Help: "the release key: to sign, the file of the secret one; to verify, the public one or its file", Check: checkPath},
+	{Name: WordStale, Metavar: "DURATION", Of: [][]string{{"member", "stale"}, {"member", "forget"}}, Why: "which are about members that were silent for long",
+		Help: "not heard for so long, such as 720h; with member forget every learner that was not, after a preview", Check: checkSpan},
 }
 
 // Words names the words that a flag belongs to.

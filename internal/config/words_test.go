@@ -14,9 +14,10 @@ var wantWordFlags = map[string]struct {
 }{
 	"dry-run":         {[]string{"queue run-helper"}, false},
 	"force":           {[]string{"fleet leave"}, false},
-	"yes":             {[]string{"fleet leave", "fleet recover", "fleet accept", "fleet restore"}, true},
+	"yes":             {[]string{"fleet leave", "fleet recover", "fleet accept", "fleet restore", "member forget"}, true},
 	"passphrase-file": {[]string{"fleet backup", "fleet restore", "release key", "release sign"}, true},
 	"key":             {[]string{"release sign", "release verify"}, true},
+	"stale-for":       {[]string{"member stale", "member forget"}, true},
 }
 
 func checkWordFlags() error {
@@ -50,7 +51,7 @@ func TestWordFlags(t *testing.T) {
 		t.Errorf("%v %+v", err, call)
 	}
 	for _, args := range [][]string{
-		{"fleet", "status", "--force"}, {"member", "forget", "web1", "--yes=" + fleA}, {"--yes=" + fleA}, {"fleet", "leave", "--force=no"},
+		{"fleet", "status", "--force"}, {"member", "list", "--yes=" + fleA}, {"member", "stale", "--stale-for=1s"}, {"member", "forget", "--stale-for=soon"}, {"--yes=" + fleA}, {"fleet", "leave", "--force=no"},
 		{"fleet", "leave", "--yes=a b"}, {"fleet", "leave", "--yes=" + fleA, "--yes=" + fleA}, {"fleet", "leave", "--yes"},
 	} {
 		var usage *UsageError

@@ -44,6 +44,7 @@ var Conditions = []ConditionRow{
 	{"enrollment-requests-waiting", Notice, "pace-node --enroll-list", "Machines wait for a person's word. Compare each key with what --print-identity printed on that machine."},
 	{"own-key-revoked", Alert, "pace-node --reset-identity", "The fleet named in the detail has forgotten this machine: its key is never admitted there again. The reset makes it a new machine, which can ask anew."},
 	{"pin-disagrees", Alert, "pace-node --cluster-status", "The pin that is set does not admit the fleet that this machine is in. It serves on, takes no work, and the pin or the membership has to be set right: pacectl node prints the pin of this fleet."},
+	{"fleet-unreachable", Alert, "pacectl fleet accept {key}", "No voter of this machine's fleet was heard for a day: if they are lost for good, one machine recovers the fleet (pacectl fleet recover), and who is to be alone leaves it. Or machines speak for this fleet whose keys its roster here does not hold, while none of its own voters is heard: the detail names the keys, and one is followed only at a person's word, after it was compared."},
 	{"fleet-recovered-elsewhere", Alert, "pacectl fleet accept {key} # where that was not meant: pacectl member forget {id}", "A member of this fleet speaks for it in a later recovery epoch: somebody recovered the fleet there, as after the loss of its voters. This machine follows that only at a person's word, typed on it: compare the key with what pacectl node prints on the machine that recovered. Where nobody meant it, forget that member while this fleet has a leader."},
 	{"formation-move-refused", Alert, "df -h {folder}", "A move from one mode to another could not be written to the state directory, or its store could not be opened. Nothing was changed, or the move goes on by itself once that works; it is tried again every few seconds. Look at the disk and at who owns the state directory."},
 	{"consensus-leader-silent", Alert, "pacectl fleet status", "No leader of the fleet has been heard for the time that the detail says. What is shown is this node's own picture, which grows old."},
@@ -64,6 +65,21 @@ var Conditions = []ConditionRow{
 	{"state-dir-lost", Alert, "ls -ld {folder}", "The state directory, or the key or the record in it, was removed or replaced while the node runs. What the node holds in memory serves on; what it keeps from now on is lost, its lock keeps nobody out, and the next start mints a new machine. Put the directory back where it was, or stop the node and restore it from a copy."},
 	{"state-dir-nearly-full", Warning, "df -h {folder}", "The disk of the state directory has less than 64 MiB left, or less than a tenth of it where it is small. A voter that cannot write leads nothing, and a machine that cannot write is not provisioned."},
 	{"fleet-format-newer", Alert, "pacectl node", "The fleet writes a format that this version does not read. It keeps what it has and serves on, and follows again after its own upgrade."},
+}
+
+// bareRemedies are the remedies of conditions that are also raised without anything to put into their template.
+var bareRemedies = []struct{ ID, Remedy string }{
+	{"fleet-unreachable", "pacectl fleet recover # or, to be a fleet of its own: pacectl fleet leave --force"},
+}
+
+// remedyOf is the row whose remedy fits what a condition is raised with.
+func remedyOf(row ConditionRow, args []string) ConditionRow {
+	for _, b := range bareRemedies {
+		if b.ID == row.ID && len(args) == 0 {
+			row.Remedy = b.Remedy
+		}
+	}
+	return row
 }
 
 // conditionRow returns the row of an id.
@@ -121,7 +137,7 @@ func (b *Board) Raise(id, detail string, args ...string) {
 		b.logger.Error("condition without a row", "id", id)
 		return
 	}
-	remedy := Remedy(row, args...)
+	remedy := Remedy(remedyOf(row, args), args...)
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -415,6 +415,26 @@ type MemberShow struct {
 	Member MemberStatus `json:"member"`
 }
 
+// StaleList is the answer of Status "stale", of the leader: the members that were silent for long.
+type StaleList struct {
+	V          int           `json:"v"`
+	View       View          `json:"view"`
+	Cluster    string        `json:"cluster"`
+	ForMS      int64         `json:"for_ms"`      // silent for at least so long
+	ListenedMS int64         `json:"listened_ms"` // for how long this leader has listened; longer silence it cannot know
+	Members    []StaleMember `json:"members"`     // by id
+}
+
+// StaleMember is a member that was silent for long.
+type StaleMember struct {
+	ID           string `json:"id"`
+	Name         string `json:"name,omitempty"`
+	Role         string `json:"role"` // voter, learner, voter-pending, leaving
+	Key          string `json:"key"`
+	SilentMS     int64  `json:"silent_ms"`               // at least
+	NeverArrived bool   `json:"never_arrived,omitempty"` // it has not said Hello since its admission
+}
+
 // MemberList is what `pacectl member list` prints.
 type MemberList struct {
 	V       int            `json:"v"`

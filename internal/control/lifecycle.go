@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"pace-node/internal/config"
 	"pace-node/internal/identity"
@@ -226,4 +228,91 @@ func (s *Restoring) Text() string {
 	l.add("may be lost: what the fleet committed after that")
 	l.add("note: if the machine itself still runs, stop it for good: two machines under one key are a copy of each other")
 	return l.String()
+}
+
+// defaultStale is how long a member is silent before member stale lists it, where nobody says.
+const defaultStale = 30 * 24 * time.Hour
+
+func (r *runner) staleList(ctx context.Context) (StaleList, error) {
+	d := defaultStale
+	if text, ok := r.flags[config.WordStale]; ok {
+		var err error
+		if d, err = config.ParseDuration(text); err != nil {
+			return StaleList{}, usageFailure("a duration such as 720h", "%v", err)
+		}
+	}
+	return ask[StaleList](ctx, r.call, wire.VerbStatus, wire.StatusRequest{What: "stale", ForMS: d.Milliseconds()})
+}
+
+func (r *runner) stale(ctx context.Context, _ []string) (Printable, error) {
+	s, err := r.staleList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+func (s *StaleList) finish() {
+	s.V = DocumentVersion
+	s.Members = orEmpty(s.Members)
+}
+
+// Text is a line a member: id, name, role, for how long it is silent; then how far that can be known.
+func (s *StaleList) Text() string {
+	s.finish()
+	var l lines
+	if len(s.Members) == 0 {
+		l.add("(nobody was silent for %s)", span(s.ForMS))
+	}
+	for _, m := range s.Members {
+		said := "silent for at least " + span(m.SilentMS)
+		if m.NeverArrived {
+			said = "never arrived, admitted " + span(m.SilentMS) + " ago"
+		}
+		l.words(Word(m.ID), Word(m.Name), Word(m.Role), said)
+	}
+	if s.ListenedMS < s.ForMS {
+		l.add("note: this leader has listened for %s only, so of longer silence it cannot know", span(s.ListenedMS))
+	}
+	return l.String()
+}
+
+// forgetStale forgets every learner that was silent for long, after a preview. Voters are left out: each costs the fleet a
+// vote, and is forgotten by itself.
+func (r *runner) forgetStale(ctx context.Context, args []string) (Printable, error) {
+	if _, bulk := r.flags[config.WordStale]; !bulk || len(args) > 0 {
+		return nil, usageFailure("pacectl member forget MACHINE, or --stale-for=DURATION for all that were silent so long", "pacectl member forget takes a machine, or --stale-for, and not both")
+	}
+	s, err := r.staleList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	voters := 0
+	gone := slices.DeleteFunc(slices.Clone(s.Members), func(m StaleMember) bool {
+		if m.Role != "learner" {
+			voters++
+		}
+		return m.Role != "learner"
+	})
+	fmt.Fprint(r.stderr, s.Text())
+	if voters > 0 {
+		r.notice("%d of them vote and are left out: forget each by itself", voters)
+	}
+	if len(gone) == 0 {
+		return &Done{V: DocumentVersion, Said: "nothing to do: no learner was silent for " + span(s.ForMS)}, nil
+	}
+	if err := r.confirm(r.given(nil), s.Cluster, fmt.Sprintf("forget %d machines and revoke their keys for ever", len(gone))); err != nil {
+		return nil, err
+	}
+	var last *Done
+	for i, m := range gone {
+		d, err := r.cluster(ctx, wire.ClusterRequest{Op: "forget", ID: m.ID})
+		if err != nil {
+			r.notice("%d of %d machines were forgotten before this failed, at %s", i, len(gone), Word(m.ID))
+			return nil, err
+		}
+		last = d
+	}
+	last.Said = fmt.Sprintf("%d machines are forgotten and their keys revoked", len(gone))
+	return last, nil
 }

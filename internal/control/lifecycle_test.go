@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -193,5 +194,117 @@ func TestRestoreAsksBack(t *testing.T) {
 	}
 	if exit, _, _ := (nodes{}).runWith(t, call, config.Config{Scheduler: "h:1"}, "", deps); exit != 2 || restored != 2 {
 		t.Errorf("through --scheduler: %d", exit)
+	}
+}
+
+func staleNode() *fakeNode {
+	n := leaderNode()
+	n.status["stale"] = StaleList{V: 1, Cluster: cluster1, ForMS: 3_600_000, ListenedMS: 60_000, Members: []StaleMember{
+		{ID: idA, Name: "web1", Role: "learner", Key: testKey, SilentMS: 7_200_000}, {ID: idB, Name: "web2", Role: "voter", Key: otherKey, SilentMS: 7_200_000},
+		{ID: idC, Role: "learner", Key: otherKey, SilentMS: 9_000_000, NeverArrived: true},
+	}}
+	return n
+}
+
+func TestStale(t *testing.T) {
+	node := staleNode()
+	var asked wire.StatusRequest
+	node.statusOf = func(r wire.StatusRequest) (any, error) { asked = r; return node.status[r.What], nil }
+	call := words("member", "stale")
+	exit, out, errs := nodes{"": node}.run(t, call, config.Config{}, "")
+	if exit != 0 || asked.ForMS != (30*24*time.Hour).Milliseconds() {
+		t.Fatalf("%d %q, asked %+v", exit, errs, asked)
+	}
+	for _, say := range []string{idA + " web1 learner silent for at least 2h", idC + " - learner never arrived, admitted 2h30m ago", "listened for 1m"} {
+		if !strings.Contains(out, say) {
+			t.Errorf("%q is not in\n%s", say, out)
+		}
+	}
+	call.Flags = map[string]string{config.WordStale: "90min"}
+	exit, out, _ = nodes{"": node}.run(t, call, config.Config{JSON: true}, "")
+	if wantOneJSON(t, out); exit != 0 || asked.ForMS != (90*time.Minute).Milliseconds() {
+		t.Errorf("%d, asked %+v", exit, asked)
+	}
+	// The leader knows, so a member that does not lead names it.
+	far := staleNode()
+	near := leaderNode()
+	near.fail = wire.NewError(wire.CodeNotLeader, "10.0.0.1:6674", "")
+	if exit, _, errs := (nodes{"": near, "10.0.0.1:6674": far}).run(t, call, config.Config{}, ""); exit != 0 {
+		t.Errorf("%d %q", exit, errs)
+	}
+}
+
+// TestForgetManyAtOnce: after a preview, only learners, only with the fleet's id given back.
+func TestForgetManyAtOnce(t *testing.T) {
+	call := words("member", "forget")
+	call.Flags = map[string]string{config.WordStale: "1h"}
+	node := staleNode()
+	exit, out, errs := nodes{"": node}.run(t, call, config.Config{}, cluster1+"\n")
+	want := []wire.ClusterRequest{{Op: "forget", ID: idA}, {Op: "forget", ID: idC}}
+	if diff := cmp.Diff(want, node.clusters); exit != 0 || diff != "" || !strings.Contains(out, "2 machines are forgotten") {
+		t.Errorf("%d %q %q %s", exit, out, errs, diff)
+	}
+	for _, say := range []string{"web1", "web2", "1 of them vote and are left out", "forget 2 machines and revoke their keys for ever", cluster1} {
+		if !strings.Contains(errs, say) {
+			t.Errorf("%q is not in\n%s", say, errs)
+		}
+	}
+	node = staleNode()
+	if exit, _, _ = (nodes{"": node}).run(t, call, config.Config{}, "yes\n"); exit != 2 || len(node.clusters) != 0 {
+		t.Errorf("%d %v", exit, node.clusters)
+	}
+	node = staleNode()
+	if exit, _, _ = (nodes{"": node}).run(t, call, config.Config{JSON: true}, ""); exit != 2 || len(node.clusters) != 0 {
+		t.Errorf("--json without --yes: %d %v", exit, node.clusters)
+	}
+	call.Flags[config.WordYes] = cluster1
+	node = staleNode()
+	exit, out, _ = nodes{"": node}.run(t, call, config.Config{JSON: true}, "")
+	if wantOneJSON(t, out); exit != 0 || len(node.clusters) != 2 {
+		t.Errorf("%d %v", exit, node.clusters)
+	}
+	none := leaderNode()
+	none.status["stale"] = StaleList{V: 1, Cluster: cluster1}
+	if exit, out, _ := (nodes{"": none}).run(t, call, config.Config{}, ""); exit != 0 || !strings.Contains(out, "nothing to do") || len(none.clusters) != 0 {
+		t.Errorf("%d %q %v", exit, out, none.clusters)
+	}
+	for name, c := range map[string]struct {
+		words []string
+		flags map[string]string
+	}{
+		"neither": {nil, nil}, "both": {[]string{"web1"}, map[string]string{config.WordStale: "1h"}}, "an id for one": {[]string{"web1"}, map[string]string{config.WordYes: cluster1}},
+		"an id for none": {nil, map[string]string{config.WordYes: cluster1}},
+	} {
+		call := words(append([]string{"member", "forget"}, c.words...)...)
+		call.Flags = c.flags
+		node := staleNode()
+		if exit, _, errs := (nodes{"": node}).run(t, call, config.Config{}, ""); exit != 2 || len(node.clusters) != 0 {
+			t.Errorf("%s: %d %q", name, exit, errs)
+		}
+	}
+}
+
+// TestBareRemedies: a condition that is raised with nothing to put into its template has another remedy.
+func TestBareRemedies(t *testing.T) {
+	b := NewBoard(nil)
+	remedy := func() string {
+		for _, c := range b.List() {
+			return c.Remedy
+		}
+		return ""
+	}
+	for _, row := range bareRemedies {
+		if _, ok := conditionRow(row.ID); !ok || remedyName(row.Remedy) != "remedy" || Sentence(row.Remedy) != row.Remedy {
+			t.Errorf("%s: %q", row.ID, row.Remedy)
+		}
+		b.Raise(row.ID, "alone")
+		if got := remedy(); got != row.Remedy {
+			t.Errorf("%s: %q, want %q", row.ID, got, row.Remedy)
+		}
+		b.Raise(row.ID, "strangers", testKey)
+		if got := remedy(); got != "pacectl fleet accept "+testKey {
+			t.Errorf("%s with a key: %q", row.ID, got)
+		}
+		b.Clear(row.ID)
 	}
 }

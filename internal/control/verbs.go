@@ -366,6 +366,12 @@ func (r *runner) memberShow(ctx context.Context, args []string) (Printable, erro
 }
 
 func (r *runner) forget(ctx context.Context, args []string) (Printable, error) {
+	_, sure := r.flags[config.WordYes]
+	if _, bulk := r.flags[config.WordStale]; bulk || len(args) == 0 {
+		return r.forgetStale(ctx, args)
+	} else if sure {
+		return nil, usageFailure("leave it out, or name no machine but --stale-for=DURATION", "--yes belongs to forgetting many at once")
+	}
 	id, err := r.memberID(ctx, args[0])
 	if err != nil {
 		return nil, err

@@ -102,6 +102,19 @@ func (s *Session) Duplicate() bool {
 	return false
 }
 
+// Duplicates returns the pairs of living sessions of one key of which each answers, older first.
+func (h *Hub) Duplicates() [][2]*Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out [][2]*Session
+	for p := range h.pairs {
+		if a, b := h.sessions[p.older], h.sessions[p.newer]; a != nil && b != nil {
+			out = append(out, [2]*Session{a, b})
+		}
+	}
+	return out
+}
+
 // SetHello keeps what the peer said of itself. sent is when this side asked, or the time of receipt where the peer spoke
 // first: the clock's offset is taken from the middle between it and now.
 func (s *Session) SetHello(h wire.Hello, sent time.Time) {

@@ -53,7 +53,7 @@ type elsewhere struct {
 // heardElsewhere is told of each Hello of a peer, in either direction: the recovery epoch that it is in. The loop's.
 func (n *Node) heardElsewhere(now time.Time, key identity.PublicKey, h wire.Hello, endpoint string) {
 	b := n.body
-	if b == nil || h.Cluster != b.cluster || !inFleet(b.mode) {
+	if b == nil || h.Cluster != b.cluster || !n.inFleet() {
 		return
 	}
 	v := b.view()
@@ -73,6 +73,10 @@ func (n *Node) heardElsewhere(now time.Time, key identity.PublicKey, h wire.Hell
 
 func inFleet(m formation.Mode) bool { return m == formation.Learner || m == formation.Voter }
 
+// inFleet reports whether this machine is a member of a fleet of several. A founder's body stays the one that it had when it
+// was alone. The loop's.
+func (n *Node) inFleet() bool { return inFleet(n.form.Own().Mode) }
+
 func (n *Node) rememberElsewhere(now time.Time, key identity.PublicKey, e elsewhere) {
 	if _, known := n.elsewheres[key]; !known && len(n.elsewheres) >= maxElsewhere {
 		return
@@ -85,7 +89,7 @@ func (n *Node) rememberElsewhere(now time.Time, key identity.PublicKey, e elsewh
 // consensus port claims to be a voter.
 func (n *Node) strangeVoter(now time.Time, e discovery.Event) {
 	b := n.body
-	if b == nil || !inFleet(b.mode) || e.Summary.RaftEndpoint == "" {
+	if b == nil || !n.inFleet() || e.Summary.RaftEndpoint == "" {
 		return
 	}
 	n.rememberElsewhere(now, e.Key, elsewhere{id: e.ID, endpoint: e.Summary.OwnEndpoint, at: now})
@@ -95,7 +99,7 @@ func (n *Node) strangeVoter(now time.Time, e discovery.Event) {
 // in which recovery epoch it is: a datagram does not say.
 func (n *Node) leadsElsewhere(now time.Time, e discovery.Event) {
 	b := n.body
-	if b == nil || !inFleet(b.mode) || e.Summary.Leader.ID != e.ID || e.ID == n.leader().id || now.Sub(n.askedEpoch[e.Key]) < greetAgain {
+	if b == nil || !n.inFleet() || e.Summary.Leader.ID != e.ID || e.ID == n.leader().id || now.Sub(n.askedEpoch[e.Key]) < greetAgain {
 		return
 	}
 	if m, ok := b.view().ByKey(e.Key); !ok || m.Role == fleet.RoleVoter && n.hub.ByKey(e.Key) != nil {
@@ -143,7 +147,7 @@ func (n *Node) showElsewhere(now time.Time) {
 		m, member := v.ByKey(key)
 		_, revoked := v.Revoked(key)
 		switch {
-		case now.Sub(e.at) > seenFor, revoked, !inFleet(b.mode), e.member && (!member || e.epoch <= b.recoveryEpoch()), !e.member && member && m.Role == fleet.RoleVoter:
+		case now.Sub(e.at) > seenFor, revoked, !n.inFleet(), e.member && (!member || e.epoch <= b.recoveryEpoch()), !e.member && member && m.Role == fleet.RoleVoter:
 			delete(n.elsewheres, key)
 		case e.member:
 			recovered = append(recovered, key)

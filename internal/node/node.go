@@ -140,6 +140,9 @@ type Node struct {
 	dirLooked   time.Time // when looking at the state directory began last
 	dirLooking  bool
 	clonedSeen  time.Time
+	clonedSaid  string
+	movedSince  time.Time // since when this directory, made on other hardware, is the only one under its key
+	reached     time.Time // when a voter of the fleet was last heard
 	confirmed   string
 	elsewheres  map[identity.PublicKey]elsewhere // who speaks for this fleet and is no voter of it here
 	askedEpoch  map[identity.PublicKey]time.Time // when a member was last dialled to hear its recovery epoch
@@ -353,8 +356,7 @@ func (n *Node) openFleet() error {
 		Admission: netio.AdmissionFacts{Known: n.known, Member: n.member},
 		Duplicate: func(older, newer *netio.Session) {
 			n.post(func(now time.Time) {
-				n.clonedSeen = now
-				n.board.Raise("identity-cloned", "the key "+newer.Peer().String()+" has live sessions from "+older.RemoteAddr().String()+" and "+newer.RemoteAddr().String())
+				n.cloned(now, cloneText(newer.Peer(), older.RemoteAddr().String(), newer.RemoteAddr().String()))
 			})
 		}})
 	if err := n.startProvisioner(); err != nil {

@@ -119,10 +119,10 @@ func (n *Node) beat(now time.Time) {
 	n.backup.drop(now)
 	n.showElsewhere(now)
 	n.heal(now)
-	for id, seen := range map[string]time.Time{"wire-version-seen": n.versionSeen, "identity-cloned": n.clonedSeen} {
-		if !seen.IsZero() && now.Sub(seen) > seenFor {
-			n.board.Clear(id)
-		}
+	n.reachFleet(now)
+	n.showCloned(now)
+	if !n.versionSeen.IsZero() && now.Sub(n.versionSeen) > seenFor {
+		n.board.Clear("wire-version-seen")
 	}
 	if b := n.body; b != nil {
 		silent := n.leaderSilent()

@@ -77,6 +77,12 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			return nil, err
 		}
 		return encode(out)
+	case "stale":
+		out, err := n.staleMembers(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return encode(out)
 	case "backup":
 		if !p.Local {
 			return nil, wire.NewError(wire.CodeRefusedByRule, "a machine is backed up by its own administrators", "type pacectl fleet backup there")

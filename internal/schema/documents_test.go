@@ -56,6 +56,8 @@ var documents = []document{
 	doc[control.NodeStatus]("node-status", "Node status", "verb 18 Status `node`; `pacectl node --json`"),
 	doc[control.ClusterStatus]("cluster-status", "Cluster status", "verb 18 Status `cluster`; `pace-node --cluster-status --json`, `pacectl fleet status --json`"),
 	doc[control.ConditionList]("condition-list", "Conditions", "verb 18 Status `conditions`"),
+	doc[control.BackupPart]("backup-part", "A part of the state that a backup holds", "verb 18 Status `backup`, to this machine's own administrators"),
+	doc[control.StaleList]("stale-list", "Members that were silent for long", "verb 18 Status `stale`; `pacectl member stale --json`"),
 	doc[control.RecoverPreview]("recover-preview", "What a recovery would do", "verb 18 Status `recover`, to this machine's own administrators"),
 	doc[control.AuditList]("audit-list", "Audit", "verb 18 Status `audit`; `pacectl audit --json`"),
 	doc[control.EnrollList]("enroll-list", "Waiting list", "verb 11 EnrollControl list: answer; `pace-node --enroll-list --json`, `pacectl enroll list --json`"),

@@ -30,7 +30,7 @@ _pacectl() {
 	done
 	COMPREPLY=()
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file= --key=' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file= --key= --stale-for=' -- "$cur")
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 		return 0
 	fi
@@ -42,7 +42,7 @@ _pacectl() {
 	case ${words[0]} in
 	fleet) mapfile -t COMPREPLY < <(compgen -W 'status leave recover accept backup restore' -- "$cur") ;;
 	enroll) mapfile -t COMPREPLY < <(compgen -W 'list approve reject clear window preapprove' -- "$cur") ;;
-	member) mapfile -t COMPREPLY < <(compgen -W 'admit demote list show forget' -- "$cur") ;;
+	member) mapfile -t COMPREPLY < <(compgen -W 'admit demote list show stale forget' -- "$cur") ;;
 	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;
 	release) mapfile -t COMPREPLY < <(compgen -W 'key new sign verify' -- "$cur") ;;
 	esac
