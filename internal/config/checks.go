@@ -382,6 +382,15 @@ var crossChecks = []crossCheck{
 		"a key is given, and its certificate is not; give --admin-tls-cert too"},
 	{"advertise", func(c *Config) bool { return loopback(c.Advertise) && !c.DiscoveryLoopback },
 		"other machines cannot dial this machine's loopback; name an address of a network, or give --discovery-loopback for several nodes on one machine"},
+	{"fleet-seed", func(c *Config) bool { return c.DiscoveryLoopback && slices.ContainsFunc(c.FleetSeeds, elsewhere) },
+		"--discovery-loopback keeps this node to its own machine, and this names an address of another one; leave one of the two out"},
+}
+
+// elsewhere says whether a seed is the address of another machine; of a name nobody knows it yet.
+func elsewhere(seed string) bool {
+	host, _, err := hostPort(seed)
+	_, literal := netip.ParseAddr(host)
+	return err == nil && literal == nil && !onLoopback(host)
 }
 
 // samePort says whether two addresses to listen on would collide: equal ports that are not 0, on hosts that overlap.

@@ -95,7 +95,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 	c := mustParse(t, sources{args: []string{
 		"--state-dir=/s", "--name=Büro 1", "--label=site=north", "--label", "note=a b=c", "--listen=10.1.0.2:7000", "--listen-raft=[::1]:7001",
 		"--advertise=node1", "--discovery=10.1.0.2:7002", "--discovery-interface=eth*", "--discovery-interface=!docker0",
-		"--discovery-reply-port=6682", "--discovery-loopback", "--fleet-seed=a", "--fleet-seed=[fd00::1]:9", "--fleet-id=" + fleA + "@" + keyA,
+		"--discovery-reply-port=6682", "--discovery-loopback", "--fleet-seed=a", "--fleet-seed=[::1]:9", "--fleet-id=" + fleA + "@" + keyA,
 		"--admin-listen=", "--admin-tls-cert=/c", "--admin-tls-key=/k", "--admin-token-file=/t", "--log-level=debug", "--log-format=json",
 		"--provision-interval=15min", "--provision-workers=3", "--provision-queue=7", "--provision-helper=/bin/h 'a b'",
 		"--provision-helper-timeout=1m30s", "--provision-default=/d.json", "--provision-component=other", "--provision-mode=never",
@@ -104,7 +104,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 	want := Config{
 		StateDir: "/s", Name: "Büro 1", Labels: map[string]string{"site": "north", "note": "a b=c"}, Listen: "10.1.0.2:7000", ListenRaft: "[::1]:7001",
 		Advertise: "node1", Discovery: "10.1.0.2:7002", DiscoveryInterfaces: []string{"eth*", "!docker0"}, DiscoveryReplyPort: 6682,
-		DiscoveryLoopback: true, FleetSeeds: []string{"a:6674", "[fd00::1]:9"}, FleetID: fleA + "@" + keyA, AdminListen: "",
+		DiscoveryLoopback: true, FleetSeeds: []string{"a:6674", "[::1]:9"}, FleetID: fleA + "@" + keyA, AdminListen: "",
 		AdminTLSCert: "/c", AdminTLSKey: "/k", AdminTokenFile: "/t", LogLevel: "debug", LogFormat: "json",
 		Provision:   ProvisionConfig{15 * time.Minute, 3, 7, "/bin/h 'a b'", 90 * time.Second, "/d.json", "other", "never"},
 		ServiceName: "Pace.2", FirewallAllow: []string{"10.0.0.0/8", "10.1.2.3/32", "fd00::1/128"},

@@ -141,6 +141,8 @@ func checkCross() error {
 		{"--admin-tls-cert=/c", "--admin-tls-cert", "its key is not"},
 		{"--admin-tls-key=/k", "--admin-tls-key", "its certificate is not"},
 		{"--advertise=127.0.0.1", "--advertise", "loopback"},
+		{"--discovery-loopback --fleet-seed=127.0.0.1:1 --fleet-seed=10.1.0.2", "--fleet-seed", "another one"},
+		{"--discovery-loopback --fleet-seed=[fd00::1]", "--fleet-seed", "another one"},
 	} {
 		_, _, err := sources{args: strings.Fields(c.args)}.parse()
 		var refused *RefusedError
@@ -148,7 +150,7 @@ func checkCross() error {
 			return fmt.Errorf("%s: %v, want %s named with %q", c.args, err, c.key, c.say)
 		}
 	}
-	for _, args := range []string{"", "--listen=:0 --listen-raft=:0", "--advertise=127.0.0.1 --discovery-loopback", "--admin-tls-cert=/c --admin-tls-key=/k",
+	for _, args := range []string{"", "--discovery-loopback --fleet-seed=127.0.0.1:1 --fleet-seed=[::1]:2 --fleet-seed=host1", "--fleet-seed=10.1.0.2", "--listen=:0 --listen-raft=:0", "--advertise=127.0.0.1 --discovery-loopback", "--admin-tls-cert=/c --admin-tls-key=/k",
 		"--discovery= --discovery-reply-port=6681", "--listen=10.1.0.2:1 --listen-raft=10.1.0.3:1"} {
 		if _, _, err := (sources{args: strings.Fields(args)}).parse(); err != nil {
 			return fmt.Errorf("%q: %w", args, err)

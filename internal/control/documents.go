@@ -328,7 +328,9 @@ type PeersStatus struct {
 	Heard         int `json:"heard"`         // by beacon
 	Authenticated int `json:"authenticated"` // proven under a roster key
 	ForeignFleets int `json:"foreign_fleets"`
-	Sessions      int `json:"sessions"`
+	// ForeignClear: none is reported, and a beacon period has passed since the start, so that none is there to be heard.
+	ForeignClear bool `json:"foreign_clear"`
+	Sessions     int  `json:"sessions"`
 }
 
 // ConditionList is the answer of Status "conditions".

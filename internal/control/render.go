@@ -323,7 +323,11 @@ func (d *NodeStatus) Text() string {
 	for _, s := range d.Seeds {
 		say("seed", "%s %s %s", Word(s.Endpoint), Word(s.Origin), Sentence(s.Said))
 	}
-	say("peers", "%d heard, %d authenticated, %d foreign fleets, %d sessions", d.Peers.Heard, d.Peers.Authenticated, d.Peers.ForeignFleets, d.Peers.Sessions)
+	far := ""
+	if d.Peers.ForeignFleets == 0 && !d.Peers.ForeignClear {
+		far = " so far"
+	}
+	say("peers", "%d heard, %d authenticated, %d foreign fleets%s, %d sessions", d.Peers.Heard, d.Peers.Authenticated, d.Peers.ForeignFleets, far, d.Peers.Sessions)
 	say("uptime", "%s", span(d.UptimeMS))
 	say("state-dir", "%s", Sentence(d.StateDir))
 	if len(d.Conditions) == 0 {

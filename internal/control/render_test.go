@@ -230,6 +230,13 @@ func TestNode(t *testing.T) {
 	if diff := cmp.Diff(want, d.Text()); diff != "" {
 		t.Error(diff)
 	}
+	// Before a beacon period nobody says that there is none.
+	d.Peers.ForeignFleets = 0
+	for clear, say := range map[bool]string{false: " 0 foreign fleets so far,", true: " 0 foreign fleets,"} {
+		if d.Peers.ForeignClear = clear; !strings.Contains(d.Text(), say) {
+			t.Errorf("clear %v: no %q in\n%s", clear, say, d.Text())
+		}
+	}
 	d.Window = Window{Armed: true, LeftMS: 59_001}
 	d.Mode, d.Asks = "pending", &Asking{Cluster: cluster1, Endpoint: "10.1.0.9:6674", Outcome: "pending", AskedMS: 65_000, HeardMS: ms(4_000)}
 	d.Discovery = DiscoveryStatus{Said: "--discovery is empty"}

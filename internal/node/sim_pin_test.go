@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -152,5 +153,21 @@ func TestSimPinByALearnersWord(t *testing.T) {
 				t.Errorf("%s prints %q: %v", n.name, text, err)
 			}
 		}
+	})
+}
+
+// TestSimForeignIsNotClearAtOnce: before one beacon period nobody says that no foreign fleet is visible.
+func TestSimForeignIsNotClearAtOnce(t *testing.T) {
+	simulate(t, 115, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		clear := func() bool {
+			raw, err := a.nodeStatus(context.Background())
+			s.must(err)
+			var doc control.NodeStatus
+			s.must(json.Unmarshal(raw, &doc))
+			return doc.Peers.ForeignClear
+		}
+		s.never(formation.ForeignQuiet-time.Second, "it says so already", clear)
+		s.want(2*time.Second, "it says so", clear)
 	})
 }

@@ -145,6 +145,7 @@ func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
 		}
 		out.Seeds = n.seedStatus()
 		out.Discovery = n.discoveryStatus()
+		out.Peers.ForeignClear = n.form.ForeignClear(now)
 		if n.port != nil {
 			for _, p := range n.exchange.Peers(now) {
 				out.Peers.Heard++

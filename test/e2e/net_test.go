@@ -205,6 +205,9 @@ func TestLoopbackIsNeverAnnouncedToOthers(t *testing.T) { // field case P16
 	a := l.hosts[0].start(t, "alder", metered)
 	nextSecond(t)
 	seed := "--fleet-seed=" + l.hosts[0].addr.String()
+	if out, err := a.verb("--check-arguments", "--discovery-loopback", seed); err == nil || !strings.Contains(err.Error(), "--fleet-seed") || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("a node of one machine is given another's seed: %v, %s", err, out)
+	}
 	for i, args := range [][]string{{"--advertise=127.0.0.1:6674", seed}, {"--advertise=0.0.0.0:6674", seed}} {
 		n := l.hosts[1].newNode(t, fmt.Sprintf("bad%d", i), args...)
 		n.start()
