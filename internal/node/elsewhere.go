@@ -34,6 +34,28 @@ const (
 // errOtherEpoch ends what would cross recovery epochs.
 var errOtherEpoch = errors.New("it is in another recovery epoch of this fleet: pacectl node says which key would be accepted")
 
+// errOthersWord ends what would take another fleet's word for this one's.
+var errOthersWord = errors.New("it is a machine of another fleet by now")
+
+// ourWord reports whether what a session's peer says is this fleet's word, in this recovery epoch; nil is yes. A machine
+// that went to another fleet keeps its key, and what that fleet revoked or does not know says nothing here.
+func (n *Node) ourWord(ctx context.Context, s *netio.Session) error {
+	if n.otherEpoch(s) {
+		return errOtherEpoch
+	}
+	b := n.serving.Load()
+	if h, _, said := s.Hello(); b == nil || !said || h.Cluster == b.cluster {
+		return nil
+	}
+	if err := n.hello(ctx, s); err != nil { // what it said when the session began may be over
+		return err
+	}
+	if h, _, _ := s.Hello(); h.Cluster != b.cluster {
+		return errOthersWord
+	}
+	return nil
+}
+
 // otherEpoch reports whether a session's peer is in another recovery epoch of this machine's fleet.
 func (n *Node) otherEpoch(s *netio.Session) bool {
 	h, _, said := s.Hello()

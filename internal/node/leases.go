@@ -13,6 +13,7 @@ import (
 
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
+	"pace-node/internal/netio"
 	"pace-node/internal/statedir"
 	"pace-node/internal/target"
 	"pace-node/internal/wire"
@@ -146,16 +147,10 @@ func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wi
 		return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine takes no work: "+pinDisagreesText, "correct --fleet-id on that machine")
 	}
 	if writingSteps[w.Step] {
-		in := fleet.LeaseInput{Raw: w.Lease, View: n.view.Load(), Self: n.id, Step: w.Step, BodyDigest: sha256.Sum256(w.Body), LeaderNow: time.Now()}
-		if b := n.serving.Load(); b != nil && b.learner != nil {
-			in.Silence, in.HighestTerm = b.learner.Silence(in.LeaderNow), b.learner.HighestTerm()
-			if t, ok := b.learner.LeaderNow(in.LeaderNow); ok {
-				in.LeaderNow = t
-			}
-		} else if b != nil {
-			in.HighestTerm = b.cons.Term()
+		verdict, err := n.leases.spend(n.leaseInput(p, w))
+		if s, ok := p.Session.(*netio.Session); ok && err == nil && verdict == fleet.LeaseExpired && n.hello(ctx, s) == nil {
+			verdict, err = n.leases.spend(n.leaseInput(p, w)) // the leader's clock may have been set since it said what it shows
 		}
-		verdict, err := n.leases.spend(in)
 		switch {
 		case err != nil:
 			return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "the lease could not be recorded as spent: "+err.Error(), "look at the disk of that machine")
@@ -171,6 +166,36 @@ func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wi
 		return wire.WorkAnswer{}, wire.NewError(wire.CodeBusy, a.Error, "")
 	}
 	return a, nil
+}
+
+// leaseInput is what a lease is judged by here and now.
+func (n *Node) leaseInput(p control.Peer, w wire.WorkRequest) fleet.LeaseInput {
+	now, b := time.Now(), n.serving.Load()
+	in := fleet.LeaseInput{Raw: w.Lease, View: n.view.Load(), Self: n.id, Step: w.Step, BodyDigest: sha256.Sum256(w.Body), LeaderNow: n.leaderNow(now, b, p)}
+	if b != nil && b.learner != nil {
+		in.Silence, in.HighestTerm = b.learner.Silence(now), b.learner.HighestTerm()
+	} else if b != nil {
+		in.HighestTerm = b.cons.Term()
+	}
+	return in
+}
+
+// leaderNow is the clock of the leader that sends work: as its heartbeats give it where it is followed, else as it said on
+// the session that the work comes by. Another voter's clock, or this one's own, may show any time.
+func (n *Node) leaderNow(now time.Time, b *body, p control.Peer) time.Time {
+	if b != nil && b.learner != nil {
+		if m, ok := b.view().ByKey(p.Key); ok && m.ID == b.learner.Status().Following {
+			if t, ok := b.learner.LeaderNow(now); ok {
+				return t
+			}
+		}
+	}
+	if s, ok := p.Session.(*netio.Session); ok {
+		if _, offset, ok := s.Hello(); ok {
+			return now.Add(offset)
+		}
+	}
+	return now
 }
 
 // Query implements control.Backend.

@@ -88,6 +88,9 @@ func (n *Node) askLeader(ctx context.Context, r wire.ClusterRequest) (wire.Clust
 		}
 		for _, m := range n.askedVoters() {
 			s, err := n.voterSession(ctx, m)
+			if err == nil {
+				err = n.ourWord(ctx, s)
+			}
 			if err != nil {
 				none.last = err
 				continue

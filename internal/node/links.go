@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
 	"pace-node/internal/netio"
 	"pace-node/internal/wire"
 )
@@ -18,6 +19,8 @@ const (
 	linkJitter = 0.5
 	// tellSilence is after how long without a leader a voter asks the others who votes: longer than an election.
 	tellSilence = 3 * time.Second
+	// takenOutSilence is after how long without a leader a voter takes the others' word that it is a learner: many elections.
+	takenOutSilence = 30 * time.Second
 )
 
 // linkState is when a voter may be dialled again.
@@ -32,6 +35,7 @@ func (b *body) keepLinks() {
 	links := map[string]*linkState{}
 	tick := time.NewTicker(seatBeat)
 	defer tick.Stop()
+	led := time.Now() // when this voter led, or heard a leader, last
 	for {
 		select {
 		case <-b.ctx.Done():
@@ -40,9 +44,14 @@ func (b *body) keepLinks() {
 		case <-b.links:
 		}
 		b.dialLinks(links)
-		if !b.leads() && b.cons.LastContact() >= tellSilence {
-			b.askRosters()
+		if b.leads() || b.cons.LastContact() < tellSilence {
+			led = time.Now()
+			// Raft tells nobody that it has taken this machine out.
+			b.n.post(func(now time.Time) { b.n.ownRole(now, b, b.view()) })
+			continue
 		}
+		b.askRosters()
+		b.takenOut(time.Since(led))
 	}
 }
 
@@ -134,9 +143,9 @@ func (b *body) askRosters() {
 		n.toldDissolved(m.ID, err)
 		var refused *wire.Error
 		out := errors.As(err, &refused) && (refused.Code == wire.CodeRevoked || refused.Code == wire.CodeNotMember)
-		if out && !b.speaksForUs(ctx, m) {
+		if out && !b.speaksForUs(ctx, m, refused.Code) {
 			cancel()
-			continue // it left, and what it says is another fleet's word
+			continue
 		}
 		cancel()
 		asked++
@@ -156,28 +165,45 @@ func (b *body) askRosters() {
 	}
 }
 
-// speaksForUs asks a voter anew which fleet it is in: what it said when its session began may be over.
-func (b *body) speaksForUs(ctx context.Context, m fleet.Member) bool {
+// speaksForUs asks a voter anew which fleet it is in: what it said when its session began may be over, and then what it
+// says of this machine is another fleet's word. That a key is revoked stays true; that a machine is no member says only who
+// knows a leader, and so has what it committed: one that was away may be older than this machine's admission.
+func (b *body) speaksForUs(ctx context.Context, m fleet.Member, said wire.ErrorCode) bool {
 	s := b.n.hub.ByKey(m.Key)
 	if s == nil || b.n.hello(ctx, s) != nil {
 		return false
 	}
-	h, _, _ := s.Hello()
-	return h.Cluster == b.cluster
+	if h, _, _ := s.Hello(); h.Cluster != b.cluster {
+		return false
+	}
+	if said == wire.CodeRevoked {
+		return true
+	}
+	f, err := b.n.summaryOver(ctx, s, formation.OriginRemembered)
+	return err == nil && f.Cluster == b.cluster && f.Leader.ID != ""
 }
 
 // toldBy takes what another voter said of the roster.
 func (b *body) toldBy(r wire.Roster) {
-	n, v := b.n, b.state()
-	if r.Cluster != b.cluster || r.Epoch != v.Epoch() || r.Revision <= v.Revision() {
+	v := b.state()
+	if r.Cluster != b.cluster || r.Epoch != v.Epoch() || r.Revision < v.Revision() {
 		return
 	}
 	if old := b.told.Load(); old == nil || r.Revision > old.Revision {
 		b.told.Store(&r)
 	}
-	if r.Self.ID == n.id && r.Self.Key == n.key.Public().String() && r.Self.Role == string(fleet.RoleLearner) {
-		n.post(func(now time.Time) { n.seatedAsLearner(now, b, r) })
+}
+
+// takenOut has a voter that was taken out of consensus while it was away become a learner: the others say that it is one,
+// and no leader comes to it although they answer. Not at their first word: whoever is about to be elected may need its vote,
+// and would never be without it.
+func (b *body) takenOut(silent time.Duration) {
+	r := b.told.Load()
+	if r == nil || silent < takenOutSilence || r.Self.ID != b.n.id || r.Self.Key != b.n.key.Public().String() || r.Self.Role != string(fleet.RoleLearner) ||
+		r.Revision < b.state().Revision() {
+		return
 	}
+	b.n.post(func(now time.Time) { b.n.seatedAsLearner(now, b, *r) })
 }
 
 // endRevoked closes the sessions of a key that the state has just revoked. A follower is first sent everything up to and

@@ -190,8 +190,8 @@ func (n *Node) askStatus(ctx context.Context, m fleet.Member, what string, out a
 	if err != nil {
 		return err
 	}
-	if n.otherEpoch(s) {
-		return errOtherEpoch
+	if err := n.ourWord(ctx, s); err != nil {
+		return err
 	}
 	b, err := json.Marshal(wire.StatusRequest{What: what})
 	if err != nil {

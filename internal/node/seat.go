@@ -156,12 +156,20 @@ func (n *Node) ownRole(now time.Time, b *body, v *fleet.View) {
 	}
 	m, ok := n.ownRecord(v)
 	switch {
-	case ok && m.Role == fleet.RoleLearner && !b.leads():
+	case ok && m.Role == fleet.RoleLearner && !b.leads() && !b.named():
 		n.seatedAsLearner(now, b, v.Roster(n.id))
 	case !ok:
 		_, revoked := v.Revoked(n.key.Public())
 		n.outOfFleet(now, b, revoked, v.Revision())
 	}
+}
+
+// named reports whether raft's configuration names this machine. Until it does not, whoever leads next may need its vote,
+// and its acknowledgement of the entry before which a new leader changes no configuration: of two voters, the one that is
+// left could never be elected.
+func (b *body) named() bool {
+	seats := b.cons.Seats()
+	return seats == nil || seats[b.n.id] != fleet.SeatNone
 }
 
 // seatedAsLearner has a voter become a learner; roster is what it begins to follow by.

@@ -144,8 +144,8 @@ func (n *Node) dialVoter(ctx context.Context, m fleet.Member) (follow.Stream, er
 		return nil, err
 	}
 	// No stream crosses recovery epochs: what a voter of another one commits, or says of this machine, is not this fleet's.
-	if n.otherEpoch(s) {
-		return nil, errOtherEpoch
+	if err := n.ourWord(ctx, s); err != nil {
+		return nil, err
 	}
 	n.post(func(now time.Time) { n.announceTo(now, s) })
 	return &followStream{n: n, s: s, ctx: ctx}, nil
