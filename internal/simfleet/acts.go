@@ -15,6 +15,7 @@ type Act string
 const (
 	ActBoot     Act = "boot"      // power
 	ActCrash    Act = "crash"     // power lost
+	ActStop     Act = "stop"      // a clean end: a leader hands over first
 	ActTrap     Act = "trap"      // power lost at a point of its code: trap m03 record.after
 	ActCut      Act = "cut"       // it and the machines named reach only one another: cut m03 m04 m05
 	ActHeal     Act = "heal"      // everybody reaches everybody
@@ -33,6 +34,9 @@ const (
 	ActWindow      Act = "window"  // window m03 10m
 	ActWindowOff   Act = "window-off"
 	ActAwait       Act = "await"       // one that is no member: await m03 m07
+	ActSeat        Act = "seat"        // the same, to be a voter
+	ActPromote     Act = "promote"     // a member: promote m03 #1
+	ActDemote      Act = "demote"      // a member, or the leader itself
 	ActForget      Act = "forget"      // another member: forget m03 #1
 	ActLeave       Act = "leave"       // this machine itself
 	ActSet         Act = "set"         // set m03 enrollment.per-source=6
@@ -54,6 +58,7 @@ type ActRow struct {
 var Acts = []ActRow{
 	{ActBoot, 30, (*drawing).one, func(_ *World, h *host, _ string) { h.start() }},
 	{ActCrash, 14, (*drawing).one, func(_ *World, h *host, _ string) { h.kill("loses its power") }},
+	{ActStop, 8, (*drawing).one, func(_ *World, h *host, _ string) { h.stop() }},
 	{ActTrap, 14, func(d *drawing) (int, string) { return d.any(), Points[d.IntN(len(Points))] }, func(_ *World, h *host, arg string) { h.trap = arg }},
 	{ActCut, 8, (*drawing).group, doCut},
 	{ActHeal, 12, (*drawing).one, func(w *World, _ *host, _ string) { w.heal() }},
@@ -72,7 +77,10 @@ var Acts = []ActRow{
 		return d.any(), d.between(time.Minute, 20*time.Minute).Truncate(time.Second).String()
 	}, doWindow},
 	{ActWindowOff, 3, (*drawing).one, doWindowOff},
-	{ActAwait, 8, (*drawing).pick1, doAwait},
+	{ActAwait, 8, (*drawing).pick1, func(w *World, h *host, arg string) { w.await(h, arg, false) }},
+	{ActSeat, 4, (*drawing).pick1, func(w *World, h *host, arg string) { w.await(h, arg, true) }},
+	{ActPromote, 30, (*drawing).pick1, doPromote},
+	{ActDemote, 5, (*drawing).pick1, doDemote},
 	{ActForget, 8, (*drawing).pick1, doForget},
 	{ActLeave, 5, (*drawing).one, func(_ *World, h *host, _ string) {
 		if h.proc != nil {

@@ -94,7 +94,14 @@ func (p *proc) enrolled(k *ask, next *enroll.Ask, r enroll.Request) {
 }
 
 func (p *proc) admission(row enroll.RowID, endpoint, name, platform, version string, format int, auto bool) fleet.Command {
-	return fleet.AdmitLearner(row.ID, row.Key, name, platform, version, wire.Endpoints{FC: endpoint}, format, p.key().String(), p.h.wall().Unix(), auto)
+	e := wire.Endpoints{FC: endpoint}
+	awaited, _ := p.view().Awaited(row.ID, row.Key)
+	if awaited.Seat {
+		e.Raft = awaited.Raft
+	}
+	c := fleet.AdmitLearner(row.ID, row.Key, name, platform, version, e, format, p.key().String(), p.h.wall().Unix(), auto)
+	c.Seat = awaited.Seat
+	return c
 }
 
 // refuse sends an error frame.

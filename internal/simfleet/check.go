@@ -86,6 +86,7 @@ type Checker struct {
 	digests map[position]seenDigest
 	leaders map[termOf]string
 	last    map[string]*fleet.View // by machine
+	home    map[string]string      // by machine: the fleet that it is a member of
 	Err     *Violation
 	Slack   time.Duration // how exactly the time of an admission by a window is known
 }
@@ -111,6 +112,7 @@ type knownFleet struct {
 	allowed  map[pair]string   // why it may be in the roster
 	gone     map[pair]position // where it was removed last
 	spent    map[pair]bool     // it was removed, and nobody let it in again since
+	mayGo    map[pair]bool     // somebody tried to take it out since it was let in last
 	acks     []ack
 	windows  []window
 	recovers []recovery
@@ -152,7 +154,7 @@ type recovery struct{ epoch, revision uint64 }
 
 // NewChecker returns a checker that has seen nothing.
 func NewChecker() *Checker {
-	return &Checker{fleets: map[string]*knownFleet{}, digests: map[position]seenDigest{}, leaders: map[termOf]string{}, last: map[string]*fleet.View{}}
+	return &Checker{fleets: map[string]*knownFleet{}, digests: map[position]seenDigest{}, leaders: map[termOf]string{}, last: map[string]*fleet.View{}, home: map[string]string{}}
 }
 
 func (c *Checker) fail(r Rule, at time.Duration, who, format string, args ...any) {
@@ -164,7 +166,7 @@ func (c *Checker) fail(r Rule, at time.Duration, who, format string, args ...any
 func (c *Checker) fleet(cluster string) *knownFleet {
 	f := c.fleets[cluster]
 	if f == nil {
-		f = &knownFleet{allowed: map[pair]string{}, gone: map[pair]position{}, spent: map[pair]bool{}}
+		f = &knownFleet{allowed: map[pair]string{}, gone: map[pair]position{}, spent: map[pair]bool{}, mayGo: map[pair]bool{}}
 		c.fleets[cluster] = f
 	}
 	return f
@@ -174,11 +176,13 @@ func (c *Checker) fleet(cluster string) *knownFleet {
 func (c *Checker) Allow(cluster, id string, key identity.PublicKey, why string) {
 	c.fleet(cluster).allowed[pair{id, key}] = why
 	delete(c.fleet(cluster).spent, pair{id, key})
+	delete(c.fleet(cluster).mayGo, pair{id, key})
 }
 
 // Remove notes that somebody tries to take a machine, or its pre-approval, out of a fleet: what was acknowledged of it so
 // far may be gone from now on.
 func (c *Checker) Remove(cluster, id string, key identity.PublicKey) {
+	c.fleet(cluster).mayGo[pair{id, key}] = true
 	acks := c.fleet(cluster).acks
 	for i := range acks {
 		if a := &acks[i]; a.pair == (pair{id, key}) && a.what != AckForgotten {
@@ -283,6 +287,13 @@ func (c *Checker) seeWhole(s Sight, f *knownFleet) {
 		c.fail(RuleTwoFleets, s.At, s.Who, "it is in fleet %s and applies fleet %s", short(s.Cluster), short(v))
 	}
 	self := pair{s.ID, s.Key}
+	if home := c.home[s.Who]; home != "" && home != s.Cluster && !c.fleet(home).mayGo[self] {
+		c.fail(RuleLost, s.At, s.Who, "it was a member of fleet %s and is a %s of fleet %s, though nobody took it out", short(home), s.Mode, short(s.Cluster))
+	}
+	delete(c.home, s.Who)
+	if s.Mode == formation.Learner || s.Mode == formation.Voter {
+		c.home[s.Who] = s.Cluster
+	}
 	if (s.Mode == formation.Learner || s.Mode == formation.Voter) && f.founder != self && f.allowed[self] == "" {
 		c.fail(RuleUnasked, s.At, s.Who, "it is a %s of fleet %s, which nobody let it into", s.Mode, short(s.Cluster))
 	}

@@ -1,6 +1,7 @@
 package simfleet
 
 import (
+	"slices"
 	"time"
 
 	"pace-node/internal/fleet"
@@ -36,7 +37,7 @@ type message struct {
 // send carries a message to a seat, where the applied state says that it is.
 func (v *voter) send(id string, m message) {
 	p := v.p
-	to, ok := p.view().Member(id)
+	to, ok := v.sight(id)
 	if !ok {
 		return
 	}
@@ -44,23 +45,32 @@ func (v *voter) send(id string, m message) {
 	if h == nil || h.disk.key.Public() != to.Key {
 		return
 	}
-	cluster, epoch := v.store.cluster, p.view().Epoch()
+	cluster, epoch, answer := v.store.cluster, p.view().Epoch(), m.answers()
 	p.w.after(p.w.latency(), func() {
 		q := h.proc
-		if q == nil || !p.w.joined(p.h, h) || q.voter == nil {
+		if q == nil || !p.w.joined(p.h, h) {
 			return
 		}
 		u := q.voter
-		if u.store.cluster != cluster || q.view().Epoch() != epoch || !q.serves(p) {
+		if u == nil {
+			u = q.seat()
+		}
+		// What is asked is judged; an answer travels on the stream that the question came by.
+		if u == nil || u.store.cluster != cluster || q.view().Epoch() != epoch || !answer && !u.serves(p) {
 			return
 		}
 		u.run(func() { u.receive(p.id(), m) })
 	})
 }
 
-// serves is the guard of the consensus port: only a voter of the applied roster, under its own key.
-func (p *proc) serves(from *proc) bool {
-	m, ok := p.view().Member(from.id())
+// answers reports whether a message answers another one.
+func (m *message) answers() bool {
+	return m.kind == msgPreVoted || m.kind == msgVoted || m.kind == msgAppended
+}
+
+// serves is the guard of the consensus port: only a voter, as far as this one can see, under its own key.
+func (v *voter) serves(from *proc) bool {
+	m, ok := v.sight(from.id())
 	return ok && m.Key == from.key() && (m.Role == fleet.RoleVoter || m.Role == fleet.RoleVoterPending)
 }
 
@@ -131,7 +141,7 @@ func (v *voter) tally() {
 	for _, s := range seats {
 		v.next[s.id], v.answered[s.id] = v.store.last()+1, v.p.w.now
 	}
-	v.p.w.check.Leads(v.p.h.name, v.store.cluster, v.state.View().Epoch(), v.store.term, v.p.id())
+	v.p.w.check.Leads(v.p.h.name, v.store.cluster, v.p.view().Epoch(), v.store.term, v.p.id())
 	v.began = v.store.last() + 1
 	v.write(logEntry{kind: entryNothing}, nil)
 	v.beat()
@@ -168,6 +178,7 @@ func (v *voter) stepDown(uint64) {
 		v.leader = ""
 	}
 	if was == roleLeader {
+		v.heard = v.p.w.now // it was its own
 		v.drop(errLost)
 		v.p.leadership()
 	}
@@ -183,6 +194,10 @@ func (v *voter) replicate() {
 		if s.id != v.p.id() {
 			v.sendEntries(s.id)
 		}
+	}
+	v.parting = slices.DeleteFunc(v.parting, func(x parting) bool { return v.match[x.id] >= x.index || v.p.w.now > x.until })
+	for _, x := range v.parting {
+		v.sendEntries(x.id)
 	}
 }
 
@@ -345,7 +360,7 @@ func (v *voter) takeSnapshot(from string, m message) {
 	}
 	v.save(func() {
 		s := v.store
-		s.base, s.baseTerm, s.baseConf, s.snapshot, s.entries = m.index, m.indexTerm, m.seats, m.snapshot, nil
+		s.base, s.baseTerm, s.baseConf, s.snapshot, s.entries, s.mark = m.index, m.indexTerm, m.seats, m.snapshot, nil, m.index
 	}, func() {
 		v.commit, v.applied, v.ring = m.index, m.index, nil
 		if m.snapshot != nil {
@@ -354,12 +369,21 @@ func (v *voter) takeSnapshot(from string, m message) {
 				v.p.w.fail(v.p.h, "a snapshot that was sent does not read: %v", err)
 				return
 			}
-			v.state = state
+			v.counted = state.View().Revision()
+			if !v.seat {
+				v.state = state
+			}
+		}
+		v.send(from, message{kind: msgAppended, term: v.store.term, index: m.index, ok: true})
+		if v.seat {
+			return
 		}
 		v.p.w.look(v.p.h)
 		v.feed()
-		v.send(from, message{kind: msgAppended, term: v.store.term, index: m.index, ok: true})
 		v.p.viewChanged()
+		if v.live() {
+			v.ownRole()
+		}
 	})
 }
 

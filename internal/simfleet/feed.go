@@ -37,9 +37,11 @@ func (p *proc) serveFollow(s *stream, l *learner, key identity.PublicKey, req wi
 	m, member := view.ByKey(key)
 	_, revoked := view.Revoked(key)
 	switch {
+	case p.form.Own().Cluster != l.store.cluster: // it went to another fleet, whose word is none here
+		s.close(p, "of another fleet")
 	case revoked:
 		refuse(wire.CodeRevoked)
-	case v == nil || v.counts:
+	case v == nil:
 		refuse(wire.CodeNotLeader)
 	case !member:
 		refuse(wire.CodeNotMember)

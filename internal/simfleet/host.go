@@ -134,11 +134,26 @@ func (h *host) kill(why string) {
 	}
 	h.proc, h.trap = nil, ""
 	h.w.sum.Killed++
+	if l := h.disk.log; l != nil { // the mark of what was applied is written without waiting for the disk
+		l.mark = max(l.base, l.mark-min(l.mark, uint64(h.chance.IntN(3))))
+	}
 	if l := h.disk.log; h.w.breaks.LoseTail && l != nil {
 		l.entries = l.entries[:max(len(l.entries)-2, min(len(l.entries), 2))]
 	}
 	h.w.say(h, "%s", why)
 	h.w.died(p)
+}
+
+// stop is a clean end: a leader has another voter lead first.
+func (h *host) stop() {
+	p := h.proc
+	if p == nil {
+		return
+	}
+	if p.voter != nil {
+		p.voter.handOver()
+	}
+	p.after(300*time.Millisecond, func() { h.kill("stops") })
 }
 
 // point is a place at which a process may end: it reports whether it did.
@@ -174,15 +189,15 @@ var Points = []string{
 	"committed", "answered", "lease.before", "lease.after", "configured.before", "configured.after",
 }
 
-// archiveOthers puts away every store that is not the record's fleet's, as a start does and every move.
+// archiveOthers puts away every store that is not the record's fleet's, as a start does and every move. Of its own fleet a
+// voter keeps what it followed and a learner its seat's store: the term and the vote in it must outlive a demotion.
 func (d *disk) archiveOthers() {
 	own := &d.rec.own
-	learner := own.Mode == formation.Learner
-	if l := d.log; l != nil && (l.cluster != own.Cluster || learner) {
+	if l := d.log; l != nil && l.cluster != own.Cluster {
 		d.archive(l.cluster)
 		d.log = nil
 	}
-	if f := d.follow; f != nil && (f.cluster != own.Cluster || !learner) {
+	if f := d.follow; f != nil && f.cluster != own.Cluster {
 		d.archive(f.cluster)
 		d.follow = nil
 	}

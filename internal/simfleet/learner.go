@@ -41,6 +41,7 @@ type learner struct {
 	busy           bool
 	queue          []func()
 	closed         bool
+	seat           *voter // while it is to be a voter
 }
 
 func (p *proc) openLearner() {
@@ -61,6 +62,9 @@ func (p *proc) openLearner() {
 	p.learner = l
 	p.after(0, l.round)
 	p.every(time.Second, func() {
+		if !l.closed {
+			l.tendSeat()
+		}
 		if !l.closed && l.stream != nil && p.w.now-l.heard >= silenceLimit {
 			l.leave("nothing was heard of it")
 		}
@@ -71,6 +75,10 @@ func (l *learner) live() bool { return !l.closed && l.p.alive() }
 
 func (l *learner) close() {
 	l.closed = true
+	if l.seat != nil {
+		l.seat.close()
+		l.seat = nil
+	}
 	if l.stream != nil {
 		l.stream.close(l.p, "closed")
 	}
@@ -295,6 +303,9 @@ func (l *learner) applied() {
 		return
 	}
 	p.viewChanged()
+	if l.live() {
+		l.tendSeat()
+	}
 }
 
 // forgotten: the fleet removed this machine, at its own wish where its key is not revoked.

@@ -20,6 +20,7 @@ func (p *proc) leave() {
 		p.step(formation.Event{Kind: formation.EvGiveUpAsk})
 	case own.Mode == formation.Solitary, own.Mode == formation.Voter && v.CountRole(fleet.RoleVoter) == 1 && v.Len() > 1:
 	case own.Mode == formation.Voter && v.Len() == 1:
+		p.w.check.Remove(own.Cluster, p.id(), p.key())
 		p.left()
 	default:
 		p.w.say(p.h, "is told to leave %s", short(own.Cluster))

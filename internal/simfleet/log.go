@@ -56,6 +56,7 @@ type logStore struct {
 	baseConf []seat
 	snapshot []byte // nil: none
 	entries  []logEntry
+	mark     uint64 // index of the last entry that was applied, or one before it
 }
 
 func (s *logStore) last() uint64 { return s.base + uint64(len(s.entries)) }
@@ -119,10 +120,11 @@ const (
 
 // voter is an open store: this machine's share of its fleet's log, and the state that it applies.
 type voter struct {
-	p      *proc
-	store  *logStore
-	state  *fleet.State
-	counts bool // a machine that is being promoted counts entries, and its learner's side applies them
+	p       *proc
+	store   *logStore
+	state   *fleet.State
+	seat    bool   // of a learner that is to be a voter: entries are counted only, and its learner's side applies them
+	counted uint64 // a seat's: the revision that a state would have
 
 	role      logRole
 	leader    string
@@ -146,6 +148,12 @@ type voter struct {
 
 	ring  []ringEntry
 	feeds []*feed
+
+	turns    map[string]time.Duration // a leader's: since when it works on each promotion
+	parting  []parting
+	changing bool          // a change of the voters is under way
+	asked    time.Duration // when the others were asked for the roster last
+	told     *wire.Roster  // what another voter said of the roster, ahead of the own state
 }
 
 type proposal struct {
@@ -169,11 +177,19 @@ var (
 func (p *proc) openVoter() {
 	d := &p.h.disk
 	if d.log == nil {
+		if p.rec.own.Established {
+			p.w.fail(p.h, "an established fleet's store is gone: it would be founded anew")
+			return
+		}
 		d.log = newStore(p.rec.own.Cluster, p.rec.own.Created, p.founder())
 	}
-	v := &voter{p: p, store: d.log, state: fleet.New(), proposals: map[uint64]*proposal{}}
+	v := newVoter(p, d.log)
 	p.voter = v
 	v.open()
+}
+
+func newVoter(p *proc, store *logStore) *voter {
+	return &voter{p: p, store: store, state: fleet.New(), proposals: map[uint64]*proposal{}, turns: map[string]time.Duration{}}
 }
 
 func (p *proc) founder() fleet.Member {
@@ -181,6 +197,8 @@ func (p *proc) founder() fleet.Member {
 		Endpoints: wire.Endpoints{FC: p.h.endpoint(portFC), Raft: p.h.endpoint(portRaft)}, Admitted: p.h.wall().Unix(), AdmittedBy: p.key().String()}
 }
 
+// open reads the store, and recalls what was applied before: raft itself would know what is committed only once a leader
+// says so, and until then neither its fleet nor the others' keys.
 func (v *voter) open() {
 	if s := v.store.snapshot; s != nil {
 		state, err := fleet.Restore(s)
@@ -188,14 +206,35 @@ func (v *voter) open() {
 			v.p.w.fail(v.p.h, "a snapshot that was written does not read: %v", err)
 			return
 		}
-		v.state = state
+		v.counted = state.View().Revision()
+		if !v.seat {
+			v.state = state
+		}
 	}
 	v.commit, v.applied = v.store.base, v.store.base
+	for i := v.store.base + 1; i <= min(v.store.mark, v.store.last()); i++ {
+		if e := v.store.at(i); e.kind == entryCommand {
+			v.counted++
+			if v.seat {
+				continue
+			}
+			if _, err := v.state.Apply(e.command); err != nil {
+				v.p.w.fail(v.p.h, "an entry that was applied before does not apply: %v", err)
+				return
+			}
+		}
+		v.commit, v.applied = i, i
+	}
 	v.heard = v.p.w.now
 	v.rearm()
 	if v.alone() {
 		v.run(v.stand) // a fleet of one leads at once
 	}
+	v.p.every(time.Second, func() {
+		if v.live() {
+			v.tend()
+		}
+	})
 }
 
 // close ends the voter: nothing more is done to its store.
@@ -361,9 +400,12 @@ func (v *voter) advance() {
 func (v *voter) apply() {
 	for v.applied < v.commit && v.live() {
 		v.applied++
+		v.store.mark = v.applied
 		e := v.store.at(v.applied)
 		var res fleet.Result
-		if e.kind == entryCommand {
+		if e.kind == entryCommand && v.seat {
+			v.counted++
+		} else if e.kind == entryCommand {
 			var ok bool
 			if res, ok = v.carryOut(e.command); !ok {
 				return
@@ -387,7 +429,7 @@ func (v *voter) apply() {
 			v.p.leadership()
 		}
 	}
-	if v.live() && v.applied-v.store.base >= compactAfter {
+	if v.live() && !v.seat && v.applied-v.store.base >= compactAfter {
 		v.run(v.compact)
 	}
 }
@@ -410,6 +452,9 @@ func (v *voter) carryOut(cmd []byte) (fleet.Result, bool) {
 	v.p.w.look(v.p.h)
 	v.feed()
 	v.p.viewChanged()
+	if v.live() {
+		v.ownRole()
+	}
 	return res, v.live()
 }
 

@@ -9,6 +9,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/wire"
 )
 
 // move carries out a transition: the record first, then the stores, and only then the new mode; a crash may come between
@@ -39,6 +40,9 @@ func (p *proc) move(a formation.Action) {
 		default:
 			p.voter, p.learner = voter, learner
 			p.closeBody()
+			if voter != nil && tr.On == formation.SeatedAsLearner { // what it applied as a voter is not fetched again
+				p.h.disk.follow = &followStore{cluster: voter.store.cluster, view: restored(voter.state.SnapshotFor(p.id()))}
+			}
 			if !p.point("closed") {
 				p.rebuild(a, rec)
 			}
@@ -108,8 +112,9 @@ func (p *proc) keepRecord(change func(*record)) {
 }
 
 // recordAfter is the record as a move leaves it.
-func (p *proc) recordAfter(a formation.Action) (record, error) {
-	rec, now := p.rec, p.now()
+func (p *proc) recordAfter(a formation.Action) (rec record, err error) {
+	rec = p.rec
+	now := p.now()
 	rec.own.Mode, rec.own.Target = a.Transition.To, nil
 	if a.Transition.To == formation.Pending {
 		rec.own.Target = a.Target
@@ -134,13 +139,20 @@ func (p *proc) recordAfter(a formation.Action) (record, error) {
 			return rec, err
 		}
 		rec.own.Cluster, rec.own.Created, rec.own.Established, rec.own.AdmittedBy = roster.Cluster, roster.Created, true, p.admittedBy
-		rec.roster, rec.admitted, rec.epoch, rec.voters = a.Roster, roster.Revision, roster.Epoch, nil
-		for _, v := range roster.Voters {
-			key, err := identity.ParsePublicKey(v.Key)
-			if err != nil {
+		rec.roster, rec.admitted, rec.epoch = a.Roster, roster.Revision, roster.Epoch
+		if rec.voters, err = votersOf(&roster); err != nil {
+			return rec, err
+		}
+	case formation.EffectAdoptSeat:
+		rec.own.Established = true
+		if a.Transition.To == formation.Learner {
+			if p.following == nil {
+				return rec, fmt.Errorf("this voter becomes a learner and knows no roster to follow by")
+			}
+			rec.roster, rec.admitted, rec.epoch = encode(p.following), p.following.Revision, p.following.Epoch
+			if rec.voters, err = votersOf(p.following); err != nil {
 				return rec, err
 			}
-			rec.voters = append(rec.voters, fleet.Member{ID: v.ID, Key: key, Role: fleet.RoleVoter, Endpoints: v.Endpoints})
 		}
 	case formation.EffectMintNew:
 		rec.own.Cluster, rec.own.Created = p.h.newID(), founding(p.h.wall())
@@ -149,6 +161,19 @@ func (p *proc) recordAfter(a formation.Action) (record, error) {
 		return rec, fmt.Errorf("the model does not know how a machine moves from %s on %s", a.Transition.From, a.Transition.On)
 	}
 	return rec, nil
+}
+
+// votersOf are the voters that a roster names.
+func votersOf(r *wire.Roster) ([]fleet.Member, error) {
+	var out []fleet.Member
+	for _, v := range r.Voters {
+		key, err := identity.ParsePublicKey(v.Key)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fleet.Member{ID: v.ID, Key: key, Role: fleet.RoleVoter, Endpoints: v.Endpoints})
+	}
+	return out, nil
 }
 
 // viewChanged looks at the state that was just applied.

@@ -165,7 +165,8 @@ func (w *World) members(p *proc, inside bool) []*host {
 	return out
 }
 
-func doAwait(w *World, h *host, arg string) {
+// await pre-approves a machine that is no member, with a seat or without.
+func (w *World) await(h *host, arg string, seat bool) {
 	p := w.admitterOf(h)
 	if p == nil {
 		return
@@ -175,17 +176,56 @@ func doAwait(w *World, h *host, arg string) {
 		return
 	}
 	id, key := m.disk.id, m.disk.key.Public()
-	d := p.view().Decide(fleet.VerbAdmitLearner, id, &key, "", p.key().String(), p.h.wall().Unix())
-	if d.Refused() || !d.Commit {
+	verb, endpoint := fleet.VerbAdmitLearner, ""
+	if seat {
+		verb, endpoint = fleet.VerbAdmit, m.endpoint(portRaft)
+	}
+	d := p.view().Decide(verb, id, &key, endpoint, p.key().String(), p.h.wall().Unix())
+	if d.Refused() || !d.Commit || d.Do != fleet.DoPreApprove && d.Do != fleet.DoPreApproveSeat {
 		return
 	}
 	w.say(p.h, "is told to admit %s as soon as it asks", m.name)
 	w.check.Allow(p.view().Cluster(), id, key, "awaited on "+p.h.name)
 	p.propose(d.Command, func(res fleet.Result, err error) {
-		if err == nil && d.Do == fleet.DoPreApprove {
+		if err == nil {
 			p.acked(res, AckAwaited, id, key)
 		}
 	})
+}
+
+// doPromote has a member become a voter.
+func doPromote(w *World, h *host, arg string) {
+	w.reseat(h, arg, fleet.VerbAdmit, "promote", false)
+}
+
+// doDemote has a voter become a learner; it may be the leader itself.
+func doDemote(w *World, h *host, arg string) {
+	w.reseat(h, arg, fleet.VerbAdmitLearner, "demote", true)
+}
+
+func (w *World) reseat(h *host, arg string, verb fleet.MembershipVerb, word string, own bool) {
+	p := w.admitterOf(h)
+	if p == nil {
+		return
+	}
+	among := w.members(p, true)
+	if own {
+		among = append(among, p.h)
+	}
+	m := w.which(arg, among)
+	if m == nil || !m.disk.minted {
+		return
+	}
+	endpoint := ""
+	if verb == fleet.VerbAdmit {
+		endpoint = m.endpoint(portRaft)
+	}
+	d := p.view().Decide(verb, m.disk.id, nil, endpoint, p.key().String(), p.h.wall().Unix())
+	if d.Refused() || !d.Commit {
+		return
+	}
+	w.say(p.h, "is told to %s %s", word, m.name)
+	p.propose(d.Command, func(fleet.Result, error) {})
 }
 
 func doForget(w *World, h *host, arg string) {

@@ -37,7 +37,8 @@ type proc struct {
 	lastAsk    *enroll.Ask
 	lastAskOf  string
 	admittedBy identity.PublicKey
-	grown      string // the own fleet whose first other machine formation was told of
+	grown      string       // the own fleet whose first other machine formation was told of
+	following  *wire.Roster // with which a voter becomes a learner
 	moving     bool
 	led        bool
 	afterMove  []func(*record)

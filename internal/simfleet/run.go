@@ -166,6 +166,8 @@ func (w *World) restless(h *host) string {
 		return fmt.Sprintf("is at revision %d, its leader at %d", v.Revision(), lead.view().Revision())
 	case own.Mode == formation.Learner && p.learner.following == "":
 		return "follows nobody"
+	case lead.h == h && v.CountRole(fleet.RoleVoterPending)+v.CountRole(fleet.RoleLeaving) > 0:
+		return "changes its voters"
 	case lead.h.helper && p.work.target.wants() && !v.Switch(fleet.SettingProvisionPaused):
 		e, _ := lead.work.q.Entry(h.disk.id)
 		return fmt.Sprintf("waits to be provisioned (%s, paused by %d, last error %q)", e.State, lead.work.q.PausedBy(), e.LastError)

@@ -143,20 +143,21 @@ func (t *target) changedFleet() {
 
 type stepAnswer struct{ digest, failed string }
 
-// doStep does one step of a lease, which it judges by the roster that is applied here.
-func (t *target) doStep(step string, lease, body []byte) any {
+// doStep does one step of a lease, which it judges by the roster that is applied here, and by the clock of whoever sent it:
+// as its heartbeats give it where it is followed, else as it said on the session.
+func (t *target) doStep(step string, lease, body []byte, from string, said time.Duration) any {
 	p := t.p
 	if t.busy {
 		return stepAnswer{failed: "busy with another change"}
 	}
-	in := fleet.LeaseInput{Raw: lease, View: p.view(), Self: p.id(), Step: step, BodyDigest: sha256.Sum256(body), LeaderNow: p.h.wall(),
+	in := fleet.LeaseInput{Raw: lease, View: p.view(), Self: p.id(), Step: step, BodyDigest: sha256.Sum256(body), LeaderNow: p.w.time().Add(said),
 		Seen: func(s [16]byte) bool { return p.h.disk.serials[s] }, HighestTerm: t.highest}
 	if l := p.learner; l != nil {
 		in.Silence, in.HighestTerm = time.Duration(math.MaxInt64), max(in.HighestTerm, l.highest)
 		if l.everHeard {
 			in.Silence = p.w.now - l.heard
 		}
-		if l.clock {
+		if l.clock && l.following == from {
 			in.LeaderNow = epochStart.Add(p.w.now + l.offset)
 		}
 	} else if p.voter != nil {

@@ -309,7 +309,8 @@ func (k *work) step(r *workRun, stage queue.Stage, body []byte, done func(digest
 		Expiry: uint64(max(p.h.wall().Add(fleet.LeaseLife).Unix(), 0)), Cluster: v.Cluster(), Epoch: v.Epoch(), Term: p.voter.store.term, Signer: p.id()}
 	p.h.chance.fill(claims.Serial[:])
 	lease := fleet.SignLease(p.h.disk.key, claims)
-	k.ask(r.job.ID, stepFor, func(t *target) any { return t.doStep(string(stage), lease, body) }, func(v any) {
+	said := p.h.wall().Sub(p.w.time()) // of its clock, on the session
+	k.ask(r.job.ID, stepFor, func(t *target) any { return t.doStep(string(stage), lease, body, p.id(), said) }, func(v any) {
 		a := v.(stepAnswer)
 		switch {
 		case r.over:
