@@ -208,8 +208,6 @@ func (n *Node) askStatus(ctx context.Context, m fleet.Member, what string, out a
 type stall struct {
 	at     time.Time
 	detail string
-	id     string
-	raft   string
 }
 
 func stallText(m fleet.Member, r *fleet.SeatReport, withdrawn bool) string {

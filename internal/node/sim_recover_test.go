@@ -148,7 +148,7 @@ func TestSimAccept(t *testing.T) {
 		if got := archives(t, c); len(got) != 2 {
 			t.Errorf("archived are %q", got)
 		}
-		said, err = typed(a, acceptRequest(b))
+		_, err = typed(a, acceptRequest(b))
 		s.must(err)
 		s.want(time.Minute, "the old voter is a learner", func() bool { return follows(a, b) && !told(a) && a.Mode() == formation.Learner })
 		_, err = typed(d, acceptRequest(b))
@@ -222,11 +222,10 @@ func TestSimForgottenElsewhere(t *testing.T) {
 // TestSimAcceptWithAPin: a pin is asked of the key that is accepted.
 func TestSimAcceptWithAPin(t *testing.T) {
 	simulate(t, 315, func(t *testing.T, s *sim) {
-		a, b, others := s.recovered(2)
-		c := others[0]
+		a, b, _ := s.recovered(2)
 		s.halt(2)
 		pin := formation.Pin{Cluster: b.View().Cluster(), Keys: []identity.PublicKey{a.Key()}}
-		c = s.boot(2, func(c *Config) { c.Settings.FleetID = pin.String() })
+		c := s.boot(2, func(c *Config) { c.Settings.FleetID = pin.String() })
 		_, err := typed(c, acceptRequest(b))
 		s.refusedWith(err, "--fleet-id", b.Key().String())
 		s.halt(2)

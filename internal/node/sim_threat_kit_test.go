@@ -141,11 +141,6 @@ func (m *mallory) proves(key identity.PrivateKey, i int, s *wire.Summary) bool {
 	return ok
 }
 
-// dial opens a connection to a port of a machine, from any address.
-func (m *mallory) dial(from netip.Addr, i int, port uint16) (net.Conn, error) {
-	return m.s.net.Dialer(from)(context.Background(), "tcp", netip.AddrPortFrom(addrOf(i), port).String())
-}
-
 // hub speaks sessions under a key from an address.
 func (m *mallory) hub(key identity.PrivateKey, from netip.Addr) *netio.Hub {
 	return netio.NewHub(netio.HubConfig{Key: key, Handler: mute{}, Dialer: m.s.net.Dialer(from)})

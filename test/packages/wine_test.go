@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -326,10 +325,11 @@ func wineProgram(t *testing.T, version string) string {
 	if path := wineOnce.built[version]; path != "" {
 		return path
 	}
-	source := filepath.Join(runtime.GOROOT(), "src", "net", "fd_windows.go")
-	if out, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
-		source = filepath.Join(strings.TrimSpace(string(out)), "src", "net", "fd_windows.go")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatalf("go env GOROOT: %v", err)
 	}
+	source := filepath.Join(strings.TrimSpace(string(root)), "src", "net", "fd_windows.go")
 	text, err := os.ReadFile(source)
 	if err != nil {
 		t.Fatal(err)
