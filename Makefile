@@ -23,6 +23,10 @@ build/pace-node: $(shell find cmd internal platform -name '*.go' ! -name '*_test
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/pace-node
 	@ln -sf pace-node build/pacectl
 
+# The binary of a version that does not exist yet, whose fleets know one change more: rolling upgrades are tried with it.
+build/pace-node-next: build/pace-node
+	go build -trimpath -tags formatnext -ldflags '$(LDFLAGS)-next' -o $@ ./cmd/pace-node
+
 build: $(PLATFORMS) ## the binary for linux, windows and darwin, amd64 and arm64, into build/
 
 $(PLATFORMS):
@@ -42,6 +46,7 @@ vet: ## go vet for every system
 	go vet -tags packages ./test/...
 	cd installer && go vet ./...
 	go vet -tags crashpoints ./cmd/... ./internal/...
+	go vet -tags formatnext ./cmd/... ./internal/...
 
 $(STATICCHECK): tools/go.mod
 	@mkdir -p build/tools
@@ -53,7 +58,8 @@ lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tid
 	printf '%s\n' 'linux: GOOS=linux' 'windows: GOOS=windows' 'darwin: GOOS=darwin' 'e2e: GOOS=linux -tags=e2e' \
 		'packages: GOOS=linux -tags=packages' 'crashpoints: GOOS=linux -tags=crashpoints' | $(STATICCHECK) -matrix ./...
 
-e2e: build/pace-node ## whole nodes as processes: in network namespaces (needs root, and dnsmasq; skipped by name without), and crashing at every point over loopback
+e2e: build/pace-node build/pace-node-next ## whole nodes as processes: in network namespaces (needs root, and dnsmasq; skipped by name without), and crashing at every point over loopback
+	$(RUN) test -tags formatnext -run TestNextFormat ./internal/fleet
 	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...
 
 # Built and then run: go run would make Ctrl-C, its proper end, an error.

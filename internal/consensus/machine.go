@@ -160,6 +160,13 @@ func (m *machine) Restore(rc io.ReadCloser) error {
 	}
 	m.mu.Unlock()
 	st, err := fleet.Restore(b)
+	if errors.Is(err, fleet.ErrFormatNewer) && !m.recalling {
+		m.mu.Lock()
+		m.failed = fmt.Errorf("%w: a snapshot from another voter: %v; upgrade this machine", ErrFormatNewer, err)
+		m.mu.Unlock()
+		m.c.cfg.Logger.Error("stopped before a snapshot that this version cannot take over", "err", err)
+		go m.c.halt()
+	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"pace-node/internal/identity"
 	"pace-node/internal/wire"
@@ -241,11 +242,22 @@ func Audit(what, subject, detail, by string, at int64) Command {
 
 // Encode returns the command's bytes, in the oldest format that knows its kind.
 func (c Command) Encode() []byte {
-	c.V = Format
-	if row := lookupKind(c.Kind); row != nil {
-		c.V = row.Since
-	}
+	c.V = c.since()
 	return c.encode()
+}
+
+// since returns the format that a command came with: that of its kind, or of what it sets.
+func (c *Command) since() int {
+	row := lookupKind(c.Kind)
+	if row == nil {
+		return Format
+	}
+	if c.Kind == KindSet {
+		if s := lookupSetting(c.Name); s != nil {
+			return max(row.Since, s.Since)
+		}
+	}
+	return row.Since
 }
 
 func (c Command) encode() []byte {
@@ -262,12 +274,11 @@ func (c Command) encode() []byte {
 // EncodeFor is Encode for a fleet that writes the given format (View.WriteFormat). A command that came with a later one
 // is ErrFormatHeldBack.
 func (c Command) EncodeFor(format int) ([]byte, error) {
-	row := lookupKind(c.Kind)
-	if row == nil {
+	if lookupKind(c.Kind) == nil {
 		return nil, fmt.Errorf("kind %q: %w", c.Kind, ErrMalformed)
 	}
-	if row.Since > format {
-		return nil, fmt.Errorf("%s needs format %d, the fleet writes %d: %w", c.Kind, row.Since, format, ErrFormatHeldBack)
+	if since := c.since(); since > format {
+		return nil, fmt.Errorf("%s needs format %d, the fleet writes %d: %w", strings.TrimSpace(string(c.Kind)+" "+c.Name), since, format, ErrFormatHeldBack)
 	}
 	b := c.Encode()
 	if len(b) > MaxCommand {

@@ -12,9 +12,6 @@ import (
 	"pace-node/internal/wire"
 )
 
-// Format is the highest format of commands and snapshots that this build reads. It is raised with every change of either.
-const Format = 1
-
 // Bounds of the state. With every record at its bound a snapshot stays below MaxSnapshot, so that admission, and never
 // a snapshot, is where a fleet finds its limit; a test adds them up.
 const (

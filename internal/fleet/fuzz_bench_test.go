@@ -70,7 +70,7 @@ func FuzzRestoreBody(f *testing.F) {
 	f.Add(s.Snapshot()[snapshotHead:])
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		st, err := Restore(fillHead(append(make([]byte, snapshotHead), body...)))
+		st, err := Restore(fillHead(append(make([]byte, snapshotHead), body...), 1))
 		if err != nil {
 			return
 		}

@@ -34,14 +34,15 @@ type SettingRow struct {
 	Min, Max int // of a number; of a profile, its bytes
 	Default  string
 	About    string
+	Since    int // the format that brought it: who reads an older one would refuse it, and hold another state from then on
 }
 
-// Settings is the closed list of what may be set for the whole fleet, by name.
-var Settings = []SettingRow{
-	{SettingPerSource, SettingNumber, 1, 64, "4", "undecided rows that one source network may hold in the waiting list"},
-	{SettingProvisionPaused, SettingSwitch, 0, 0, "false", "the provisioning queue takes nothing while this is true"},
-	{SettingProvisioning, SettingProfile, 2, 8192, "", `the provision- options that every voter uses, as {"provision-helper":"/path",…}`},
-}
+// Settings is the closed list of what may be set for the whole fleet.
+var Settings = append([]SettingRow{
+	{SettingPerSource, SettingNumber, 1, 64, "4", "undecided rows that one source network may hold in the waiting list", 1},
+	{SettingProvisionPaused, SettingSwitch, 0, 0, "false", "the provisioning queue takes nothing while this is true", 1},
+	{SettingProvisioning, SettingProfile, 2, 8192, "", `the provision- options that every voter uses, as {"provision-helper":"/path",…}`, 1},
+}, laterSettings...)
 
 func lookupSetting(name string) *SettingRow {
 	for i := range Settings {

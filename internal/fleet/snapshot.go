@@ -72,14 +72,15 @@ func (v *View) encode(member func(*Member) Member, pre []PreApproval, audit []Au
 	if err := enc.Encode(body); err != nil { // strings, numbers and maps of strings: can't fail
 		return nil
 	}
-	return fillHead(buf.Bytes())
+	return fillHead(buf.Bytes(), v.FormatInUse())
 }
 
-// fillHead writes the head before a body that has room for it.
-func fillHead(b []byte) []byte {
+// fillHead writes the head before a body that has room for it. A state that holds nothing of a later format is written in
+// the one that was in use: who reads no more than that must be able to take it over.
+func fillHead(b []byte, format int) []byte {
 	sum := sha256.Sum256(b[snapshotHead:])
 	head := append(b[:0], snapshotMagic...)
-	head = binary.BigEndian.AppendUint32(head, Format)
+	head = binary.BigEndian.AppendUint32(head, uint32(format))
 	head = binary.BigEndian.AppendUint64(head, uint64(len(b)-snapshotHead))
 	copy(b[len(head):], sum[:])
 	return b

@@ -252,6 +252,11 @@ func checkSettings() error {
 			return fmt.Errorf("%s=%.60q is kept as %.60q, want %.60q", c.name, c.value, got, c.kept)
 		}
 	}
+	for _, row := range Settings {
+		if want := map[string]int{"format.next": 2}[row.Name]; row.Since != max(want, 1) {
+			return fmt.Errorf("%s came with format %d", row.Name, row.Since)
+		}
+	}
 	for name, want := range map[string]string{"enrollment.per-source": "4", "provision.paused": "false", "provision.profile": ""} {
 		if got, ok := New().View().Setting(name); !ok || got != want {
 			return fmt.Errorf("%s is %q when nobody set it", name, got)
@@ -302,6 +307,7 @@ func TestMutationSettings(t *testing.T) {
 		r.Kind = next[r.Kind]
 	}, checkSettings)
 	mutate(t, Settings[:1], func(r *SettingRow) { r.Min-- }, checkSettings)
+	mutate(t, Settings, func(r *SettingRow) { r.Since++ }, checkSettings)
 }
 
 // kindSights is written out from "What a learner gets": roster, revocations, settings, and the provisioning record of

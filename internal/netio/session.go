@@ -125,6 +125,9 @@ func (s *Session) SetHello(h wire.Hello, sent time.Time) {
 	s.hello, s.offset = &h, offset
 }
 
+// Serves returns how many streams of the peer are being served.
+func (s *Session) Serves() int { return int(s.streams.Load()) }
+
 // Hello returns what the peer said of itself, and how far its clock is ahead of this one's, to within half the time that
 // the answer took; ok is false before it did.
 func (s *Session) Hello() (h wire.Hello, offset time.Duration, ok bool) {

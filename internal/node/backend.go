@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -112,21 +113,37 @@ func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest)
 	}, nil
 }
 
-// lastWordTime is what a forgotten machine that follows is given to be sent the entry that says so.
-const lastWordTime = time.Second
+const (
+	// lastWordTime is what a forgotten machine is given to be sent the entry that says so, and the answer to what it asked:
+	// it may have been told so by its own operator. Its sessions end within a second.
+	lastWordTime = 800 * time.Millisecond
+	// lastWordEvery is how often it is looked whether that is done.
+	lastWordEvery = 20 * time.Millisecond
+)
 
-// lastWord waits until a session that is about to be closed has been sent everything that its Follow is owed.
+// lastWord waits until a session that is about to be closed has been sent everything that it is owed.
 func (n *Node) lastWord(ctx context.Context, s *netio.Session) {
-	ended, ok := n.followers.Load(s)
-	if !ok {
-		return
-	}
 	timer := time.NewTimer(lastWordTime)
 	defer timer.Stop()
-	select {
-	case <-ended.(chan struct{}):
-	case <-timer.C:
-	case <-ctx.Done():
+	if ended, ok := n.followers.Load(s); ok {
+		select {
+		case <-ended.(chan struct{}):
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	tick := time.NewTicker(lastWordEvery)
+	defer tick.Stop()
+	for s.Err() == nil && s.Serves() > 0 {
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -173,6 +190,9 @@ func (b *body) propose(ctx context.Context, c fleet.Command) (fleet.Result, erro
 		return res, wire.NewError(wire.CodeRefusedByRule, res.Err, res.Hint)
 	case isAny(err, consensus.ErrNotLeader, consensus.ErrClosed):
 		return res, b.n.notLeading("ask the leader")
+	case errors.Is(err, fleet.ErrFormatHeldBack):
+		holder := b.cons.View().HolderBack()
+		return res, wire.NewError(wire.CodeRefusedByRule, wire.Printable(holder)+" runs a version that does not read this change yet", "upgrade "+holder+" first; pacectl member list shows the versions")
 	case isAny(err, consensus.ErrLost):
 		if b.cons.WriteErr() != nil {
 			return res, b.n.notLeading("ask the leader")

@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,6 +182,8 @@ type node struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	disk *disk // of the state directory; nil: the host's own
+
+	binary string // that start runs; empty: the one that is tested
 }
 
 // inside is a command that runs args where the node runs.
@@ -246,7 +249,7 @@ func (h *host) start(t *testing.T, name string, args ...string) *node {
 // start runs the process, without waiting for it to serve.
 func (n *node) start() {
 	n.t.Helper()
-	args := []string{binary, "--state-dir=" + n.dir, "--name=" + n.name}
+	args := []string{cmp.Or(n.binary, binary), "--state-dir=" + n.dir, "--name=" + n.name}
 	if !slices.ContainsFunc(n.args, func(a string) bool { return strings.HasPrefix(a, "--admin-listen=") }) {
 		args = append(args, "--admin-listen=")
 	}
