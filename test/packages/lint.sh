@@ -7,12 +7,12 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 
 missing=
-for tool in lintian rpmlint rpm shellcheck systemd-analyze dpkg-deb rpm2cpio cpio; do
+for tool in lintian rpmlint rpm shellcheck systemd-analyze dpkg-deb rpm2cpio cpio msiinfo; do
 	command -v $tool >/dev/null || missing="$missing $tool"
 done
 if [ -n "$missing" ]; then
 	echo "lint-packages: not installed:$missing" >&2
-	echo "lint-packages: apt-get install --no-install-recommends lintian rpmlint rpm shellcheck systemd cpio dpkg" >&2
+	echo "lint-packages: apt-get install --no-install-recommends lintian rpmlint rpm shellcheck systemd cpio dpkg msitools" >&2
 	exit 2
 fi
 ls "$dist"/pace-node*.deb "$dist"/pace-node*.rpm >/dev/null || {
@@ -41,6 +41,15 @@ echo "== size"
 for deb in "$dist"/pace-node*.deb; do
 	size=$(stat -c %s "$deb")
 	[ "$size" -le 8388608 ] || fail "$deb has $size bytes, more than 8 MB"
+	rm -rf "$scratch/size" && dpkg-deb -x "$deb" "$scratch/size"
+	size=$(stat -c %s "$scratch/size/usr/bin/pace-node")
+	[ "$size" -le 20971520 ] || fail "the program in $deb has $size bytes, more than 20 MB"
+	echo "$size bytes of program in $deb"
+done
+for msi in "$dist"/pace-node*.msi; do
+	size=$(msiinfo export "$msi" File | awk -F'\t' '$1 == "pace_node.exe" { print $4 }')
+	[ "${size:-20971521}" -le 20971520 ] || fail "the program in $msi has $size bytes, more than 20 MB"
+	echo "$size bytes of program in $msi"
 done
 
 # systemd-analyze verify exits 0 on an unknown key, so any output fails. It wants the program and the man page in place.
