@@ -301,8 +301,8 @@ func TestSimSplitLeaderLingers(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		mute        bool
-		least, most time.Duration // closing a log whose other voter is cut off takes up to 20 s of it
-	}{{"everybody acknowledges", false, lingerLeast, 25 * time.Second}, {"one does not", true, 60 * time.Second, 85 * time.Second}} {
+		least, most time.Duration // closing a log whose other voter is cut off takes up to 30 s of it
+	}{{"everybody acknowledges", false, lingerLeast, 45 * time.Second}, {"one does not", true, 60 * time.Second, 105 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
 			simulate(t, 410, func(t *testing.T, s *sim) {
 				hold := make(chan struct{})
