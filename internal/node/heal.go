@@ -27,13 +27,13 @@ const (
 	// lingerLeast is how long the leader stays in any case where there are other voters: it is by its next heartbeats that
 	// they learn that the order is committed.
 	lingerLeast = 3 * time.Second
+	// pollEvery is how often those who have not acknowledged are asked.
+	pollEvery = 5 * time.Second
 	// acknowledgeTimeout bounds telling one voter that the order is applied here.
 	acknowledgeTimeout = 5 * time.Second
 )
 
 // healPoints are the steps between the proposal of an order and the move that obeys it.
-//
-// They join CrashPoints with their stories.
 var healPoints = []string{"node.heal.proposed.before", "node.heal.proposed.after", "node.heal.acknowledged.before", "node.heal.acknowledged.after"}
 
 // healing is what the loop knows of a split: the proposal under way, and the order that is being obeyed.
@@ -54,6 +54,7 @@ type obeying struct {
 	since   time.Time       // nothing is done before
 	until   time.Time       // nobody is waited for any longer
 	waiting map[string]bool // members that have not acknowledged
+	polled  time.Time       // when those were last asked
 	told    bool            // this machine has acknowledged it itself
 	began   bool            // the move
 }
@@ -155,7 +156,8 @@ func (n *Node) dissolving(now time.Time, b *body, v *fleet.View) {
 	o.until = now.Add(lingerMost)
 	if b.cons != nil {
 		for m := range v.Members() {
-			if m.ID != n.id && n.connected(now, m) {
+			// Voters are the leader's to wait for.
+			if m.ID != n.id && (m.Role != fleet.RoleVoter || b.leads()) && n.connected(now, m) {
 				o.waiting[m.ID] = true
 			}
 		}
@@ -275,6 +277,10 @@ func (n *Node) goOnObeying(now time.Time) {
 		}
 	}
 	if now.Before(o.since) || len(o.waiting) > 0 && now.Before(o.until) {
+		if now.Sub(o.polled) >= pollEvery {
+			o.polled = now
+			n.pollWaiting(o)
+		}
 		return
 	}
 	if len(o.waiting) > 0 {
@@ -282,6 +288,35 @@ func (n *Node) goOnObeying(now time.Time) {
 	}
 	o.began = true
 	n.step(now, o.event())
+}
+
+// pollWaiting asks those who have not acknowledged how far they are: the word of one may have been lost, and one that has
+// obeyed already says so.
+func (n *Node) pollWaiting(o *obeying) {
+	v := o.body.view()
+	for id := range o.waiting {
+		m, _ := v.Member(id)
+		s := n.hub.ByKey(m.Key)
+		if s == nil {
+			continue
+		}
+		n.effect(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, acknowledgeTimeout)
+			defer cancel()
+			err := n.hello(ctx, s)
+			h, _, _ := s.Hello()
+			var refused *wire.Error
+			n.post(func(now time.Time) {
+				switch {
+				case err == nil && h.Cluster == o.cluster:
+					n.acknowledged(now, id, h.Revision)
+				case err == nil, errors.As(err, &refused) && refused.Code == wire.CodeDissolved:
+					delete(o.waiting, id) // it is elsewhere already
+					n.goOnObeying(now)
+				}
+			})
+		})
+	}
 }
 
 // keepOrder puts what is obeyed into the record, so that absent members of the fleet that was can be told.

@@ -11,4 +11,4 @@ import (
 
 // CrashPoints names every place at which a test build may end the process: those of the packages that write, and a
 // node's own. From each of them the next start finishes what was begun, or takes it back.
-var CrashPoints = slices.Concat(statedir.Points, statedir.RestorePoints, consensus.Points, consensus.RecoverPoints, follow.Points, target.Points, Points, markPoints, leasePoints, recoverPoints)
+var CrashPoints = slices.Concat(statedir.Points, statedir.RestorePoints, consensus.Points, consensus.RecoverPoints, follow.Points, target.Points, Points, markPoints, leasePoints, recoverPoints, healPoints)

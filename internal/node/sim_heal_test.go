@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -306,14 +307,16 @@ func TestSimSplitLeaderLingers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			simulate(t, 410, func(t *testing.T, s *sim) {
 				hold := make(chan struct{})
+				var mute atomic.Bool
 				x := splitFleets(s, func(cfg *Config) {
 					cfg.Point = func(name string) {
-						if c.mute && cfg.HostName == "m003" && name == "node.heal.acknowledged.before" {
-							<-hold
+						if mute.Load() && cfg.HostName == "m003" && name == "follow.append.before" {
+							<-hold // a disk that hangs
 						}
 					}
 				})
 				defer close(hold)
+				mute.Store(c.mute)
 				time.Sleep(2 * time.Minute) // discovery has forgotten the voter that went
 				order := fleet.SignDissolve(x.leader.View().Cluster(), x.elder.View().Cluster(), x.elder.id, x.elder.Key(), endpointOf(0), x.leader.id, x.leader.key)
 				began := time.Now()

@@ -340,6 +340,13 @@ type lane struct {
 	resident *victim // a learner that stories share
 	given    string  // greeting in the document
 	settings int
+	fission  *fission // two fleets that stories split and heal
+}
+
+// nextSecond waits for the clock's next second: a fleet's age counts in whole ones.
+func nextSecond() error {
+	began := time.Now().Unix()
+	return wait("the next second", func() (bool, string) { return time.Now().Unix() != began, "" })
 }
 
 func newLane() (l *lane, err error) {
@@ -382,6 +389,11 @@ func (l *lane) close() {
 	}
 	if l.founder != nil {
 		l.founder.kill()
+	}
+	if l.fission != nil {
+		for _, m := range l.fission.all() {
+			m.kill()
+		}
 	}
 	os.RemoveAll(l.dir)
 }

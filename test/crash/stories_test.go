@@ -56,6 +56,8 @@ var stories = []story{
 		"statedir.record.", "node.move.", "statedir.archive.begin.", "statedir.archive.intent.", "statedir.archive.move.",
 		"statedir.archive.sync.", "statedir.archive.name.", "consensus.cluster-file.", "consensus.store.", "consensus.found.",
 		"consensus.commit.", "consensus.log.", "consensus.term.", "target.state."}},
+	{name: "its fleet dissolves", run: dissolves, hits: []string{"statedir.record.", "node.move.", "node.heal.acknowledged."}},
+	{name: "dissolves its fleet", run: dissolver, hits: []string{"node.heal.", "node.move.record.", "node.move.closed."}},
 	{name: "founder records a machine", run: founderRecords, hits: []string{
 		"statedir.record.", "node.move.record.", "consensus.commit.", "consensus.log."}},
 }

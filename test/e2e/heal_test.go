@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 )
@@ -64,13 +63,4 @@ func TestSplitHealsOnAVotersKey(t *testing.T) {
 			t.Errorf("%s is a %s", m.Name, m.Role)
 		}
 	}
-	until(t, "nothing is split any more", func() (bool, string) {
-		for _, n := range []*node{a, b, c, near, away, elder} {
-			d, err := n.status()
-			if err != nil || d.has("foreign-fleet-visible") {
-				return false, fmt.Sprintf("%s: %v %v", n.name, d.Conditions, err)
-			}
-		}
-		return true, ""
-	}, 6*patience)
 }
