@@ -30,7 +30,7 @@ func TestSimDemotedLeaderOfTwo(t *testing.T) {
 	simulate(t, 71, func(t *testing.T, s *sim) {
 		a := s.voters(2, slowLog)
 		b := s.nodes[1]
-		s.must(s.cluster(a, demote(a)))
+		s.must(s.asked(a, demote(a)))
 		s.want(30*time.Second, "the other one leads alone", func() bool { return b.isLeader() && len(b.serving.Load().cons.Seats()) == 1 })
 		s.want(time.Minute, "the demoted one follows", func() bool { return a.Mode() == formation.Learner && follows(a, b) })
 		s.must(s.write(b, "9"))
