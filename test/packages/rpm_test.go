@@ -3,6 +3,7 @@
 package packages
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,9 +107,11 @@ func TestDNF(t *testing.T) {
 		}
 		must("createrepo_c", "-q", repo)
 	}
+	calls := 0
 	dnf := func(verb ...string) (string, error) {
+		calls++ // a cache each: it takes a repository that was made anew within a second for the same
 		return run("dnf", append([]string{"-y", "-q", "--installroot=" + filepath.Join(dir, "root"), "--releasever=9", "--setopt=reposdir=/dev/null", "--setopt=gpgcheck=0",
-			"--setopt=tsflags=noscripts", "--setopt=cachedir=" + filepath.Join(dir, "cache"), "--setopt=metadata_expire=0", "--repofrompath=l,file://" + repo}, verb...)...)
+			"--setopt=tsflags=noscripts", "--setopt=cachedir=" + filepath.Join(dir, fmt.Sprint("cache", calls)), "--setopt=metadata_expire=0", "--repofrompath=l,file://" + repo}, verb...)...)
 	}
 	publish("old")
 	if out, err := dnf("install", "pace-node"); err == nil || !strings.Contains(out, "systemd") {
