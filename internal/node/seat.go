@@ -103,12 +103,26 @@ func (b *body) tendSeat() {
 		n.log.Info("to be a voter: the consensus port is open", "listen", s.layer.Addr().String(), "role", string(m.Role))
 	}
 	s.layer.Recheck()
+	if s.cons.IsLeader() {
+		// Elected before it was seated, as after a crash of the leader that had just given it its vote: it applies nothing, so
+		// it can commit nothing, and no other would be chosen while it keeps them quiet.
+		b.handSeatOn(s)
+	}
 	if m.Role == fleet.RoleVoter && s.cons.Revision() >= v.Revision() && s.cons.Seats()[n.id] == fleet.SeatVoter {
 		n.post(func(now time.Time) {
 			if n.body == b && !n.inMove && n.Mode() == formation.Learner {
 				n.step(now, formation.Event{Kind: formation.EvTrigger, Trigger: formation.SeatedAsVoter})
 			}
 		})
+	}
+}
+
+// handSeatOn gives leadership to a voter that can use it.
+func (b *body) handSeatOn(s *seat) {
+	ctx, cancel := context.WithTimeout(b.ctx, callTimeout)
+	defer cancel()
+	if err := s.cons.Transfer(ctx, ""); err != nil && b.ctx.Err() == nil {
+		b.n.log.Debug("leadership not handed on by a seat", "error", err.Error())
 	}
 }
 
