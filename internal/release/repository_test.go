@@ -19,8 +19,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const password = "for this test alone"
-
 // lab is a signed repository of version 1.2 for two systems.
 type lab struct {
 	root   string
@@ -262,35 +260,6 @@ func TestSignRefusesWhatIsNoProgram(t *testing.T) {
 	}
 	if _, err := Sign(l.root, "9", l.secret); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestKeys(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "release.key")
-	public, err := WriteKey(path, password) // sealed once and opened once: each takes a second and a gigabyte
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err1 := os.ReadFile(path)
-	file, err2 := os.ReadFile(path + ".pub")
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{public.String(), string(file), " " + public.String() + "\n"} {
-		if k, err := ParsePublicKey(text); err != nil || !k.Equal(public) {
-			t.Errorf("%q: %v, %v", text, k, err)
-		}
-	}
-	if k, err := ParseSecretKey(password, secret); err != nil || !k.Public().Equal(public) {
-		t.Errorf("%v, %v", k.Public(), err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the secret key's mode is %v, %v", info.Mode(), err)
-	}
-	for _, text := range []string{"", "RW", public.String()[1:], strings.Repeat("R", MaxSignature+1)} {
-		if _, err := ParsePublicKey(text); !errors.Is(err, ErrKey) {
-			t.Errorf("%q: %v", text, err)
-		}
 	}
 }
 
