@@ -12,6 +12,12 @@ import (
 	"testing/fstest"
 )
 
+// TestMain: names in the packages are UTF-8, and others' programs take them for that in such a locale only.
+func TestMain(m *testing.M) {
+	os.Setenv("LC_ALL", "C.UTF-8")
+	os.Exit(m.Run())
+}
+
 const made = 1790000000 // a second in 2026
 
 var data = os.DirFS("../../packaging/macos")
