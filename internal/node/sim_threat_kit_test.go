@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,8 +13,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +34,25 @@ type mallory struct {
 	port *netsim.Port
 	key  identity.PrivateKey
 
-	in, out int // bytes that it, or who it claims to be, has sent to a node, and was sent by one
-	heard   []netsim.Frame
+	in int // bytes that it, or who it claims to be, has sent to a node
+
+	mu    sync.Mutex
+	out   int // bytes that it was sent by a node
+	heard []netsim.Frame
+}
+
+// overheard is what has been on the segment until now.
+func (m *mallory) overheard() []netsim.Frame {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.heard)
+}
+
+// drawn is how many bytes nodes have sent it.
+func (m *mallory) drawn() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.out
 }
 
 // broadcastTo is where beacons go.
@@ -44,7 +64,11 @@ func (s *sim) mallory(i int) *mallory {
 	m := &mallory{s: s, addr: addrOf(i), key: identity.NewPrivateKey([32]byte{'m', byte(i)})}
 	m.port = s.segment.Attach(m.addr, 6681)
 	s.segment.Hostile(func(f netsim.Frame) []netsim.Frame {
-		m.heard = append(m.heard, f)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		heard := f
+		heard.Bytes = bytes.Clone(f.Bytes)
+		m.heard = append(m.heard, heard)
 		if !f.Broadcast && !s.machine(f.To.Addr()) && f.From.Addr() != m.addr {
 			m.out += len(f.Bytes)
 		}

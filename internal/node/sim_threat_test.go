@@ -43,8 +43,8 @@ func attacked(t *testing.T, seed uint64, changes bool, f func(t *testing.T, s *s
 		if after := s.standing(a) + s.standing(b); after != before && !changes {
 			t.Errorf("before\n%s\nafter\n%s", before, after)
 		}
-		if m.out > m.in {
-			t.Errorf("%d bytes drew %d bytes", m.in, m.out)
+		if out := m.drawn(); out > m.in {
+			t.Errorf("%d bytes drew %d bytes", m.in, out)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestSimThreats(t *testing.T) {
 	t.Run("Listen to the segment", func(t *testing.T) {
 		attacked(t, 201, false, func(t *testing.T, s *sim, a, b *Node, m *mallory) {
 			time.Sleep(2 * time.Minute)
-			heard := m.heard
+			heard := m.overheard()
 			if len(heard) < 10 {
 				t.Fatalf("%d datagrams were heard", len(heard))
 			}
