@@ -77,9 +77,12 @@ func (s *sim) mallory(i int) *mallory {
 	return m
 }
 
-// machine reports whether a node runs, or ran, at an address.
+// threatened is how many machines the threat model's simulations boot at most: the hostile one stands behind them.
+const threatened = 9
+
+// machine reports whether a node may run at an address. It is asked while nodes are booted, and so looks at none.
 func (s *sim) machine(a netip.Addr) bool {
-	for i := range s.nodes {
+	for i := range threatened {
 		if addrOf(i) == a {
 			return true
 		}

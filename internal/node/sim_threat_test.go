@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,16 +213,18 @@ func TestSimThreats(t *testing.T) {
 		attacked(t, 204, false, func(t *testing.T, s *sim, a, b *Node, m *mallory) {
 			// What birch proves of itself is captured on its way, and sent on with mallory's endpoint in it; the true one follows.
 			_, answers := s.ports(0)
-			var captured []netsim.Frame
+			var taken atomic.Bool
+			proofs := make(chan netsim.Frame, 1)
 			s.segment.Hostile(func(f netsim.Frame) []netsim.Frame {
-				if kind, _, _ := wire.ParseDatagram(f.Bytes); kind == wire.KindProof && f.To == answers && len(captured) == 0 {
-					captured = append(captured, f)
+				if kind, _, _ := wire.ParseDatagram(f.Bytes); kind == wire.KindProof && f.To == answers && taken.CompareAndSwap(false, true) {
+					proofs <- f
 					return nil
 				}
 				return []netsim.Frame{f}
 			})
-			s.want(2*time.Minute, "birch proves itself", func() bool { return len(captured) > 0 })
-			_, payload, _ := wire.ParseDatagram(captured[0].Bytes)
+			s.want(2*time.Minute, "birch proves itself", func() bool { return len(proofs) > 0 })
+			captured := <-proofs
+			_, payload, _ := wire.ParseDatagram(captured.Bytes)
 			p, err := wire.DecodeProof(payload)
 			if err != nil {
 				t.Fatal(err)
@@ -231,14 +234,14 @@ func TestSimThreats(t *testing.T) {
 			aimed := wire.EncodeProof(raw(t, &sum), p.Nonce, p.Key, p.Signature)
 			where, _ := lookup(a, b.id)
 			// The cookie binds what the beacon claimed, so that another endpoint was never asked to be proven.
-			s.counts(a, "re-aimed", map[string]float64{metricNotIssued: 1}, func() { m.send(captured[0].From, answers, aimed) })
+			s.counts(a, "re-aimed", map[string]float64{metricNotIssued: 1}, func() { m.send(captured.From, answers, aimed) })
 			// With the endpoint as it was, and another field changed: only the signature covers that.
 			sum = p.Summary
 			sum.Total++
 			s.counts(a, "otherwise altered", map[string]float64{metricForged: 1}, func() {
-				m.send(captured[0].From, answers, wire.EncodeProof(raw(t, &sum), p.Nonce, p.Key, p.Signature))
+				m.send(captured.From, answers, wire.EncodeProof(raw(t, &sum), p.Nonce, p.Key, p.Signature))
 			})
-			s.counts(a, "the true proof", nil, func() { m.send(captured[0].From, answers, captured[0].Bytes) })
+			s.counts(a, "the true proof", nil, func() { m.send(captured.From, answers, captured.Bytes) })
 			if got, ok := lookup(a, b.id); !ok || got != where {
 				t.Errorf("birch is at %q, %v; it was at %q", got, ok, where)
 			}
