@@ -26,6 +26,7 @@ type machine struct {
 	mu      sync.Mutex // guards what a learner's stream reads: ring and state
 	state   *fleet.State
 	ring    []Entry
+	recent  []recent
 	failed  error
 	index   uint64 // raft's, of the last entry applied
 	opening uint64 // raft's, of the snapshot that is read next
@@ -87,6 +88,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		m.ring = m.ring[:ringSize-1]
 	}
 	m.ring = append(m.ring, entry)
+	m.note(l.Index, view)
 	m.mu.Unlock()
 	m.mark.set(l.Index)
 	m.publish(view)
@@ -178,7 +180,8 @@ func (m *machine) Restore(rc io.ReadCloser) error {
 		m.mu.Unlock()
 		return nil
 	}
-	m.state, m.ring = st, nil
+	m.state, m.ring, m.recent = st, nil, nil
+	m.note(at, v)
 	m.mu.Unlock()
 	m.publish(v)
 	return nil

@@ -55,6 +55,7 @@ var Conditions = []ConditionRow{
 	{"clock-skewed", Warning, "timedatectl status", "This machine's clock and the leader's differ by more than the detail says. Nothing here depends on dates, but leases are judged on the leader's clock and people read the log's."},
 	{"identity-clash", Alert, "pace-node --reset-identity", "Two machines with different keys answer for one id. Neither is provisioned. Run the reset on the copy."},
 	{"identity-cloned", Alert, "pace-node --reset-identity", "One key is spoken from two live machines: a copied disk or image. Both are kept out of provisioning. Run the reset on the copy."},
+	{"peers-never-authenticated", Warning, "nft add rule inet filter input udp dport {port} accept", "Beacons of other machines are heard and none of them completes its proof. Challenges and proofs come to the answering port, which a firewall here or over there does not let pass; the detail names it, and --discovery-reply-port fixes it. It goes with the first proof."},
 	{"discovery-no-interface", Warning, "pace-node --check-arguments --fleet-seed=HOST", "No network interface can carry a beacon: they need IPv4 with a broadcast address. The detail lists each interface and why it was passed over. A seed finds the fleet without a beacon."},
 	{"mixed-node-versions", Notice, "pacectl member list", "Members run different versions; the one that the detail names holds the fleet's command format back."},
 	{"wire-version-seen", Notice, "pacectl node", "Datagrams of another version of the discovery wire were heard: an older or newer node on this network that this one cannot see. Upgrade the nodes of a network together."},
@@ -64,6 +65,7 @@ var Conditions = []ConditionRow{
 	{"provisioning-failing", Warning, "pacectl queue show {id}", "Machines fail to be provisioned again and again; the detail names one and its last error."},
 	{"state-dir-lost", Alert, "ls -ld {folder}", "The state directory, or the key or the record in it, was removed or replaced while the node runs. What the node holds in memory serves on; what it keeps from now on is lost, its lock keeps nobody out, and the next start mints a new machine. Put the directory back where it was, or stop the node and restore it from a copy."},
 	{"state-dir-nearly-full", Warning, "df -h {folder}", "The disk of the state directory has less than 64 MiB left, or less than a tenth of it where it is small. A voter that cannot write leads nothing, and a machine that cannot write is not provisioned."},
+	{"fleet-state-differs", Alert, "pacectl fleet leave", "This voter holds another state than the fleet's leader at one entry of the log, as after the disks of several voters were put back to copies of different moments. It has stopped voting and keeps its store. Leave, and join again; where most voters say so, restore or recover the fleet from one of them."},
 	{"fleet-format-newer", Alert, "pacectl node", "The fleet writes a format that this version does not read. It keeps what it has and serves on, and follows again after its own upgrade."},
 }
 

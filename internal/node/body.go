@@ -259,7 +259,11 @@ func (b *body) start() {
 func (n *Node) freshen(b *body) {
 	for n.serving.Load() == b {
 		old, v := n.view.Load(), b.view()
-		if old != nil && old.Cluster() == v.Cluster() && fleet.ComparePosition(old.Epoch(), old.Revision(), v.Epoch(), v.Revision()) >= 0 {
+		if old == v {
+			return
+		}
+		// At one position another state may take its place: where voters' disks were put back, it is their word that counts.
+		if old != nil && old.Cluster() == v.Cluster() && fleet.ComparePosition(old.Epoch(), old.Revision(), v.Epoch(), v.Revision()) > 0 {
 			return
 		}
 		if n.view.CompareAndSwap(old, v) {

@@ -36,6 +36,7 @@ func (b *body) keepLinks() {
 	tick := time.NewTicker(seatBeat)
 	defer tick.Stop()
 	led := time.Now() // when this voter led, or heard a leader, last
+	compared := time.Now()
 	for {
 		select {
 		case <-b.ctx.Done():
@@ -44,6 +45,10 @@ func (b *body) keepLinks() {
 		case <-b.links:
 		}
 		b.dialLinks(links)
+		if !b.leads() && time.Since(compared) >= agreeEvery {
+			compared = time.Now()
+			b.compare()
+		}
 		if b.leads() || b.cons.LastContact() < tellSilence {
 			led = time.Now()
 			// Raft tells nobody that it has taken this machine out.

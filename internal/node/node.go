@@ -139,6 +139,8 @@ type Node struct {
 	versionSeen time.Time
 	dirLooked   time.Time // when looking at the state directory began last
 	dirLooking  bool
+	unproven    unproven
+	telling     telling
 	clonedSeen  time.Time
 	clonedSaid  string
 	movedSince  time.Time // since when this directory, made on other hardware, is the only one under its key

@@ -186,6 +186,10 @@ func (b *body) askSeat(id string) *fleet.SeatReport {
 
 // askStatus asks one member's status over a session of its key.
 func (n *Node) askStatus(ctx context.Context, m fleet.Member, what string, out any) error {
+	return n.askStatusOf(ctx, m, wire.StatusRequest{What: what}, out)
+}
+
+func (n *Node) askStatusOf(ctx context.Context, m fleet.Member, r wire.StatusRequest, out any) error {
 	s, err := n.voterSession(ctx, m)
 	if err != nil {
 		return err
@@ -193,7 +197,7 @@ func (n *Node) askStatus(ctx context.Context, m fleet.Member, what string, out a
 	if err := n.ourWord(ctx, s); err != nil {
 		return err
 	}
-	b, err := json.Marshal(wire.StatusRequest{What: what})
+	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func (n *Node) recoverable() *wire.Error {
 		if b.learner != nil {
 			f.frozen = b.learner.Status().Frozen
 		} else {
-			f.frozen = b.cons.Err() != nil
+			f.frozen = errors.Is(b.cons.Err(), consensus.ErrFormatNewer)
 		}
 	}
 	for _, m := range v.Voters() {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pace-node/internal/consensus"
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
@@ -140,9 +141,15 @@ func (n *Node) beat(now time.Time) {
 		n.board.Clear("consensus-store-unwritable")
 	}
 	if b := n.body; b != nil && b.cons != nil && b.cons.Err() != nil {
-		n.board.Raise("fleet-format-newer", b.cons.Err().Error())
+		id := "fleet-format-newer"
+		if errors.Is(b.cons.Err(), consensus.ErrDiverged) {
+			id = "fleet-state-differs"
+		}
+		n.board.Raise(id, b.cons.Err().Error())
 	}
 	n.lookAtDir(now)
+	n.lookAtProofs(now)
+	n.keepTelling(now)
 	n.board.Say()
 }
 

@@ -105,6 +105,9 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 	if r.What == "seat" { // asked by the leader that promotes this machine
 		return encode(n.seatReport())
 	}
+	if r.What == "agreement" { // asked by a voter that follows this one
+		return encode(n.serving.Load().agreesAt(r.Revision))
+	}
 	if r.What == "roster" { // asked by a voter that heard no leader
 		v := n.view.Load()
 		m, _ := v.ByKey(p.Key)

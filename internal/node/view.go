@@ -58,6 +58,7 @@ func (n *Node) publish(time.Time) {
 // install makes a rebuilt body the node's own.
 func (n *Node) install(now time.Time, b *body) {
 	n.board.Clear("fleet-format-newer") // it was said of the store that is put away
+	n.board.Clear("fleet-state-differs")
 	n.body = b
 	n.serving.Store(b)
 	b.start()
