@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"pace-node/internal/process"
 )
 
 // Reason is why a helper's run gave no answer; it is the label of pace_provision_helper_errors_total.
@@ -95,44 +97,11 @@ func shown(b []byte) string {
 
 // withStderr adds what a helper said on stderr.
 func withStderr(text string, stderr []byte) string {
-	s := strings.TrimSpace(redact(string(stderr)))
+	s := strings.TrimSpace(process.Redact(string(stderr)))
 	if s == "" {
 		return text + "; its stderr is empty"
 	}
 	return text + "; its stderr: " + quote(s)
-}
-
-const withheld = "[a key, withheld]"
-
-// redact takes PEM blocks of private keys out of a text, also one whose beginning was cut off.
-func redact(s string) string {
-	const begin, end, key = "-----BEGIN ", "-----END ", "PRIVATE KEY-----"
-	var out strings.Builder
-	for {
-		i := strings.Index(s, key)
-		if i < 0 {
-			out.WriteString(s)
-			return out.String()
-		}
-		head := s[:i]
-		if b := strings.LastIndex(head, begin); b >= 0 && !strings.Contains(head[b:], "\n") {
-			out.WriteString(s[:b])
-			s = s[i+len(key):]
-			if j := strings.Index(s, key); j >= 0 && strings.Contains(s[:j], end) {
-				s = s[j+len(key):]
-			} else {
-				s = ""
-			}
-		} else if strings.Contains(head, end) {
-			s = s[i+len(key):] // only the end was kept: everything before it is the key
-			out.Reset()
-		} else {
-			out.WriteString(s[:i+len(key)])
-			s = s[i+len(key):]
-			continue
-		}
-		out.WriteString(withheld)
-	}
 }
 
 func limit(r io.Reader, n int64) io.Reader { return io.LimitReader(r, n) }

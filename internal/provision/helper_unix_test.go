@@ -243,13 +243,6 @@ func TestTheLastWordsAreRead(t *testing.T) {
 	}
 }
 
-func TestHelperEnvironment(t *testing.T) {
-	got := helperEnvironment([]string{"PATH=/bin", "PACE_SECRET=x", "NOTIFY_SOCKET=/run/x", "WATCHDOG_USEC=1", "LISTEN_FDS=1", "HOME=/root", "pace_low=1"})
-	if strings.Join(got, " ") != "PATH=/bin HOME=/root" {
-		t.Fatal(got)
-	}
-}
-
 func TestRealHelpersThroughTheWholeCycle(t *testing.T) {
 	f := newFleet(t, Config{Workers: 2, Helper: script(t, `in=$(cat)
 case "$in" in

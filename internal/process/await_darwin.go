@@ -1,4 +1,4 @@
-package provision
+package process
 
 import (
 	"os/exec"
@@ -14,7 +14,7 @@ const (
 	sizeSiginfo = 128 // more than the 104 bytes of siginfo_t
 )
 
-// awaitExit returns when the helper has ended and leaves it to be reaped.
+// awaitExit returns when the program has ended and leaves it to be reaped.
 func awaitExit(cmd *exec.Cmd) {
 	var info [sizeSiginfo / 8]uint64
 	for {

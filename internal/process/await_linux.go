@@ -1,4 +1,4 @@
-package provision
+package process
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitExit returns when the helper has ended and leaves it to be reaped.
+// awaitExit returns when the program has ended and leaves it to be reaped.
 func awaitExit(cmd *exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

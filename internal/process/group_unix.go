@@ -1,6 +1,6 @@
 //go:build unix
 
-package provision
+package process
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 func prepare(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// processGroup is a helper's own process group, whose number is that of the helper.
+// processGroup is a program's own process group, whose number is that of the program.
 type processGroup struct{ pid int }
 
 func adopt(cmd *exec.Cmd) (*processGroup, error) { return &processGroup{cmd.Process.Pid}, nil }

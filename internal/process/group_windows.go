@@ -1,4 +1,4 @@
-package provision
+package process
 
 import (
 	"fmt"
@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A helper starts suspended, so that it cannot have a child before it is in its job.
+// A program starts suspended, so that it cannot have a child before it is in its job.
 func prepare(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true,
 		CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP}
 }
 
-// processGroup is a helper's job object: all that it starts is in it, and is ended with it.
+// processGroup is a program's job object: all that it starts is in it, and is ended with it.
 type processGroup struct{ job windows.Handle }
 
 var resumeProcess = windows.NewLazySystemDLL("ntdll.dll").NewProc("NtResumeProcess")
@@ -60,7 +60,7 @@ func adopt(cmd *exec.Cmd) (*processGroup, error) {
 func (g *processGroup) kill()  { _ = windows.TerminateJobObject(g.job, 1) }
 func (g *processGroup) close() { _ = windows.CloseHandle(g.job) }
 
-// awaitExit returns when the helper has ended.
+// awaitExit returns when the program has ended.
 func awaitExit(cmd *exec.Cmd) {
 	_ = cmd.Process.WithHandle(func(handle uintptr) {
 		_, _ = windows.WaitForSingleObject(windows.Handle(handle), windows.INFINITE)
