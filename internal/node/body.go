@@ -323,7 +323,7 @@ var (
 	errRaftStarting = errors.New("the store is still being opened")
 	errRaftCluster  = errors.New("the stream is of another fleet")
 	errRaftKey      = errors.New("the key is not the roster's for that voter")
-	errRaftRole     = errors.New("the sender is no voter")
+	errRaftRole     = errors.New("the sender is no voter, by the roster and by raft's configuration")
 )
 
 // state is what the layer's goroutines judge by: they start before the store is open, and nil is then.
@@ -345,7 +345,9 @@ func (b *body) epoch() uint64 {
 	return 0
 }
 
-// guard serves a raft stream only to a voter of the applied roster under its own key. raft itself checks none of this.
+// guard serves a raft stream only to a voter of the applied roster under its own key, or to a member that raft's
+// configuration still names: a demoted one whose log is the longest has to be able to lead until the others have what it
+// has. raft itself checks none of this.
 func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
 	v := b.state()
 	if v == nil {
@@ -358,10 +360,19 @@ func (b *body) guard(h wire.RaftStreamHeader, peer identity.PublicKey) error {
 	if !ok || m.Key != peer {
 		return errRaftKey
 	}
-	if m.Role != fleet.RoleVoter && m.Role != fleet.RoleVoterPending {
+	if m.Role != fleet.RoleVoter && m.Role != fleet.RoleVoterPending && !b.names(h.Source) {
 		return errRaftRole
 	}
 	return nil
+}
+
+// names reports whether raft's configuration, as this machine has it, names a member.
+func (b *body) names(id string) bool {
+	c := b.opened.Load()
+	if s := b.seat.Load(); c == nil && s != nil {
+		c = s.cons
+	}
+	return c != nil && c.Seats()[id] != fleet.SeatNone
 }
 
 // keep closes the streams to whoever is no member under that key any more.

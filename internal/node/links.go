@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"pace-node/internal/fleet"
@@ -19,7 +20,8 @@ const (
 	linkJitter = 0.5
 	// tellSilence is after how long without a leader a voter asks the others who votes: longer than an election.
 	tellSilence = 3 * time.Second
-	// takenOutSilence is after how long without a leader a voter takes the others' word that it is a learner: many elections.
+	// takenOutSilence is after how long without a leader a voter takes the word of those that have one that it is a learner:
+	// many elections.
 	takenOutSilence = 30 * time.Second
 )
 
@@ -55,8 +57,9 @@ func (b *body) keepLinks() {
 			b.n.post(func(now time.Time) { b.n.ownRole(now, b, b.view()) })
 			continue
 		}
-		b.askRosters()
-		b.takenOut(time.Since(led))
+		if r := b.askRosters(); r != nil && time.Since(led) >= takenOutSilence {
+			b.takenOut(*r)
+		}
 	}
 }
 
@@ -134,8 +137,9 @@ func (b *body) dialLink(m fleet.Member) {
 }
 
 // askRosters asks the other voters who votes. A voter that was away while others took seats would refuse their streams for
-// ever otherwise; one that was removed meanwhile hears of it here.
-func (b *body) askRosters() {
+// ever otherwise; one that was removed meanwhile hears of it here. It returns the newest roster by which a voter that has a
+// leader holds this machine as a learner, nil where none does.
+func (b *body) askRosters() (learner *wire.Roster) {
 	n := b.n
 	asked, strangers := 0, 0
 	for _, m := range b.voters() {
@@ -152,6 +156,9 @@ func (b *body) askRosters() {
 			cancel()
 			continue
 		}
+		if err == nil && b.asLearner(m, r) && (learner == nil || r.Revision > learner.Revision) && b.speaksForUs(ctx, m, wire.CodeNotMember) {
+			learner = &r
+		}
 		cancel()
 		asked++
 		switch {
@@ -159,7 +166,7 @@ func (b *body) askRosters() {
 			b.toldBy(r)
 		case out && refused.Code == wire.CodeRevoked:
 			n.post(func(now time.Time) { n.outOfFleet(now, b, true, 0) })
-			return
+			return nil
 		case out:
 			strangers++
 		}
@@ -168,11 +175,21 @@ func (b *body) askRosters() {
 	if 2*strangers > asked {
 		n.post(func(now time.Time) { n.outOfFleet(now, b, false, 0) })
 	}
+	return learner
+}
+
+// asLearner reports whether a roster, of a machine that votes by it itself, holds this one as a learner.
+func (b *body) asLearner(of fleet.Member, r wire.Roster) bool {
+	v, self := b.state(), r.Self
+	return r.Cluster == b.cluster && r.Epoch == v.Epoch() && r.Revision >= v.Revision() &&
+		self.ID == b.n.id && self.Key == b.n.key.Public().String() && self.Role == string(fleet.RoleLearner) &&
+		slices.ContainsFunc(r.Voters, func(v wire.RosterVoter) bool { return v.ID == of.ID })
 }
 
 // speaksForUs asks a voter anew which fleet it is in: what it said when its session began may be over, and then what it
-// says of this machine is another fleet's word. That a key is revoked stays true; that a machine is no member says only who
-// knows a leader, and so has what it committed: one that was away may be older than this machine's admission.
+// says of this machine is another fleet's word. That a key is revoked stays true. That a machine is no member, or no voter,
+// says only who knows a leader: one that was away may be older than this machine's admission, and one that is yet to be
+// elected may need this machine's vote.
 func (b *body) speaksForUs(ctx context.Context, m fleet.Member, said wire.ErrorCode) bool {
 	s := b.n.hub.ByKey(m.Key)
 	if s == nil || b.n.hello(ctx, s) != nil {
@@ -185,7 +202,7 @@ func (b *body) speaksForUs(ctx context.Context, m fleet.Member, said wire.ErrorC
 		return true
 	}
 	f, err := b.n.summaryOver(ctx, s, formation.OriginRemembered)
-	return err == nil && f.Cluster == b.cluster && f.Leader.ID != ""
+	return err == nil && f.Cluster == b.cluster && f.Leader.ID != "" && f.Leader.ID != b.n.id
 }
 
 // toldBy takes what another voter said of the roster.
@@ -199,16 +216,11 @@ func (b *body) toldBy(r wire.Roster) {
 	}
 }
 
-// takenOut has a voter that was taken out of consensus while it was away become a learner: the others say that it is one,
-// and no leader comes to it although they answer. Not at their first word: whoever is about to be elected may need its vote,
-// and would never be without it.
-func (b *body) takenOut(silent time.Duration) {
-	r := b.told.Load()
-	if r == nil || silent < takenOutSilence || r.Self.ID != b.n.id || r.Self.Key != b.n.key.Public().String() || r.Self.Role != string(fleet.RoleLearner) ||
-		r.Revision < b.state().Revision() {
-		return
-	}
-	b.n.post(func(now time.Time) { b.n.seatedAsLearner(now, b, *r) })
+// takenOut has a voter that was taken out of consensus while it was away become a learner: a voter that has a leader says
+// that it is one, and that leader does not come to it. Not at the word of one that has none: the role is a wish, and until
+// raft's configuration follows it whoever is to be elected may need this machine's vote, and would never be without it.
+func (b *body) takenOut(r wire.Roster) {
+	b.n.post(func(now time.Time) { b.n.seatedAsLearner(now, b, r) })
 }
 
 // endRevoked closes the sessions of a key that the state has just revoked. A follower is first sent everything up to and

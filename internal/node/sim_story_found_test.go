@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"pace-node/internal/control"
+	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/wire"
 )
@@ -121,5 +123,49 @@ func TestSimLeasesByTheLeadersClock(t *testing.T) {
 		if errors.As(err, &refused) && refused.Code == wire.CodeLeaseRefused {
 			t.Errorf("a clock that was set since is not asked again: %v", err)
 		}
+	})
+}
+
+// TestSimNoLeadersWordIsNone: the voter that had just been elected to take the demoted leader out of consensus loses it
+// before it has. It says "you are a learner" and has no leader: for as long as that lasts the demoted one keeps the vote
+// without which nobody could ever be elected.
+func TestSimNoLeadersWordIsNone(t *testing.T) {
+	simulate(t, 75, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent", "id=fleet-unreachable"}
+		var armed, walled atomic.Bool
+		apart := func(c *Config) { c.Network = &walledNet{c.Network.(*simNet), &walled} }
+		a := s.voters(2, apart, func(c *Config) {
+			c.Point = func(name string) {
+				if name != "consensus.seats.before" || !armed.CompareAndSwap(true, false) {
+					return
+				}
+				for roleIn(s.nodes[0], s.nodes[0]) != fleet.RoleLearner {
+					time.Sleep(10 * time.Millisecond)
+				}
+				walled.Store(true)
+				s.net.Cut(addrOf(0), addrOf(1))
+				time.Sleep(10 * time.Second)
+			}
+		})
+		b := s.nodes[1]
+		armed.Store(true)
+		s.must(s.asked(a, demote(a)))
+		s.want(time.Minute, "it is walled off", walled.Load)
+		s.never(2*time.Minute, "it gives its vote up", func() bool { return a.Mode() != formation.Voter })
+		if roleIn(b, a) != fleet.RoleLearner || b.hub.ByKey(a.Key()) == nil || b.leader().id != "" {
+			t.Fatalf("the other one says that it is %s, hears it: %v, and is led by %q", roleIn(b, a), b.hub.ByKey(a.Key()) != nil, b.leader().id)
+		}
+		stream := wire.RaftStreamHeader{Cluster: a.View().Cluster(), Source: a.id}
+		if err := b.serving.Load().guard(stream, a.Key()); err != nil {
+			t.Errorf("raft names it, and its streams are refused: %v", err)
+		}
+		walled.Store(false)
+		s.want(time.Minute, "the other one leads alone", func() bool { return b.isLeader() && len(b.serving.Load().cons.Seats()) == 1 })
+		s.want(time.Minute, "the demoted one follows", func() bool { return a.Mode() == formation.Learner && follows(a, b) })
+		if err := b.serving.Load().guard(stream, a.Key()); !errors.Is(err, errRaftRole) {
+			t.Errorf("a learner's streams: %v", err)
+		}
+		s.must(s.write(b, "9"))
+		s.agree(a, b)
 	})
 }

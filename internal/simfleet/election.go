@@ -68,10 +68,13 @@ func (m *message) answers() bool {
 	return m.kind == msgPreVoted || m.kind == msgVoted || m.kind == msgAppended
 }
 
-// serves is the guard of the consensus port: only a voter, as far as this one can see, under its own key.
+// serves is the guard of the consensus port: only a voter, as far as this one can see, or whom the log still names, under
+// its own key.
 func (v *voter) serves(from *proc) bool {
 	m, ok := v.sight(from.id())
-	return ok && m.Key == from.key() && (m.Role == fleet.RoleVoter || m.Role == fleet.RoleVoterPending)
+	seats, _ := v.store.conf()
+	_, named := seatOf(seats, from.id())
+	return ok && m.Key == from.key() && (m.Role == fleet.RoleVoter || m.Role == fleet.RoleVoterPending || named)
 }
 
 // rearm starts the wait after which a voter that hears no leader stands.

@@ -13,8 +13,7 @@ import (
 const (
 	// rosterSilence is after how long without a leader a voter asks the others who votes.
 	rosterSilence = 8 * time.Second
-	// demotedSilence is after how long without a leader a voter that was told that it is none any more takes that word: whoever
-	// is to be elected may need its vote until then.
+	// demotedSilence is after how long without a leader a voter takes the word of one that has a leader that it votes no more.
 	demotedSilence = 30 * time.Second
 	// seatAskFor bounds a question about a seat.
 	seatAskFor = 2 * time.Second
@@ -133,8 +132,6 @@ func (v *voter) tend() {
 	case !v.live() || p.voter != v:
 	case v.leading():
 		v.reconcile()
-	case p.w.now-v.heard >= demotedSilence && v.told != nil && v.told.Self.Role == string(fleet.RoleLearner):
-		p.seatedAsLearner(v.told) // it was taken out of the log while it was away
 	case p.w.now-v.heard >= rosterSilence && p.w.now-v.asked >= rosterSilence:
 		v.asked = p.w.now
 		v.askRosters()
@@ -168,7 +165,9 @@ func (v *voter) askRosters() {
 				return
 			}
 			self, ok := view.ByKey(key)
-			if id, _, _ := q.leader(); !ok && id == "" {
+			id, _, _ := q.leader()
+			led := id != "" && id != p.id()
+			if !ok && !led {
 				return // it was away itself, and may be older than this machine's admission
 			}
 			if !ok {
@@ -176,7 +175,8 @@ func (v *voter) askRosters() {
 				return
 			}
 			r := view.Roster(self.ID)
-			send(func() { v.toldBy(&r) })
+			out := led && q.voter != nil && r.Self.Role == string(fleet.RoleLearner)
+			send(func() { v.toldBy(&r, out) })
 		}, func(string) {})
 	}
 }
@@ -187,14 +187,17 @@ func (v *voter) outOf(revoked bool) {
 	}
 }
 
-// toldBy takes what another voter said of the roster.
-func (v *voter) toldBy(r *wire.Roster) {
+// toldBy takes what another voter said of the roster; out: it has a leader, and holds this machine as a learner.
+func (v *voter) toldBy(r *wire.Roster, out bool) {
 	view := v.state.View()
 	if !v.live() || r.Cluster != v.store.cluster || r.Epoch != view.Epoch() || r.Revision < view.Revision() {
 		return
 	}
 	if v.told == nil || r.Revision >= v.told.Revision {
 		v.told = r
+	}
+	if out && v.p.voter == v && !v.leading() && v.p.w.now-v.heard >= demotedSilence {
+		v.p.seatedAsLearner(r) // it was taken out of the log while it was away
 	}
 }
 
