@@ -193,6 +193,33 @@ func dissolver(l *lane, c trial) error {
 	return l.dissolve(c, func(f *fission) *machine { return f.leader })
 }
 
+// met waits until everybody has a session with each voter. Whoever is away while the fleet dissolves has nothing to
+// acknowledge, but is told of it by those who have gone. A learner that started before its voters may still be waiting to dial
+// them again.
+func (f *fission) met() error {
+	for _, at := range []*machine{f.leader, f.voter} {
+		if err := wait("everybody has said Hello to "+at.name, func() (bool, string) {
+			c, err := at.cluster()
+			if err != nil {
+				return false, err.Error()
+			}
+			for _, m := range []*machine{f.leader, f.voter, f.learner} {
+				r, err := m.record()
+				if err != nil {
+					return false, err.Error()
+				}
+				if s, times := member(c, r.NodeID); times != 1 || s.HeardMS == nil || *s.HeardMS != 0 { // 0: there is a session
+					return false, fmt.Sprintf("%s is listed %d times, as %+v", m.name, times, s)
+				}
+			}
+			return true, ""
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l *lane) dissolve(c trial, who func(*fission) *machine) (err error) {
 	f, err := l.split()
 	if err != nil {
@@ -249,6 +276,9 @@ func (l *lane) dissolve(c trial, who func(*fission) *machine) (err error) {
 		if err := f.voter.running(); err != nil {
 			return err
 		}
+	}
+	if err := f.met(); err != nil {
+		return err
 	}
 	if err := v.examine(); err != nil {
 		return err
