@@ -321,6 +321,12 @@ func (s *services) bringUp(ctx context.Context, o *host.Outcome, restart bool) e
 	if err != nil {
 		return err
 	}
+	if state == stateStopPending && !restart { // somebody asked it to end: what is waited for next is another process
+		if err := s.stop(ctx, o.Service); err != nil {
+			return err
+		}
+		state = stateStopped
+	}
 	done := "started"
 	if state != stateStopped {
 		if !restart {

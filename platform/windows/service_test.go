@@ -232,6 +232,30 @@ func TestServiceOfAnotherName(t *testing.T) {
 	})
 }
 
+// TestServiceThatIsEnding: what was told to end by somebody else is not taken for a service that fails.
+func TestServiceThatIsEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPC()
+		p.installs(t, registration(t), `the service PaceNode runs C:\Pace\pace-node.exe`, "the service PaceNode is started")
+		p.slow = 3 * time.Second
+		for _, r := range []struct{ flag, did string }{{"", "the service PaceNode is started"}, {"--name=x", "the service PaceNode is restarted"}} {
+			p.later("PaceNode", stateStopPending, stateStopped)
+			args, did := []string{}, []string{r.did}
+			if r.flag != "" {
+				args, did = append(args, r.flag), []string{`HKLM\Software\Pace\Node holds PACE_NAME`, r.did}
+			}
+			if p.installs(t, registration(t, args...), did...); p.state["PaceNode"] != stateRunning {
+				t.Errorf("%q: state %d", args, p.state["PaceNode"])
+			}
+		}
+		p.slow = time.Hour
+		p.later("PaceNode", stateStopPending, stateStopped)
+		if _, err := p.install(t.Context(), registration(t)); !errors.Is(err, host.ErrNotStopped) {
+			t.Errorf("one that does not end: %v", err)
+		}
+	})
+}
+
 // TestServiceThatMakesTrouble: what starts and ends at once, what never ends, what takes for ever; each with its deadline.
 func TestServiceThatMakesTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,9 +27,9 @@ func (l *lab) identity(host int) (id, key string) {
 func (l *lab) join(host int) {
 	l.t.Helper()
 	id, key := l.identity(host)
-	l.until(1, 60*time.Second, "pacectl enroll list --json | grep -q "+id)
+	l.until(1, patience, "pacectl enroll list --json | grep -q "+id)
 	l.run(1, "pace-node --enroll-approve="+id+"@"+key)
-	l.until(host, 30*time.Second, "pacectl node --json | grep -q '\"mode\":\"learner\"'")
+	l.until(host, patience, "pacectl node --json | grep -q '\"mode\":\"learner\"'")
 }
 
 // TestThreeHostsFormAFleet, and keep it through an upgrade of each, crashes, a pulled cable and a power cut.
@@ -37,21 +37,21 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 	l := boot(t, 3)
 	l.push("deb", 1, 2, 3)
 	l.install(1, oldVersion)
-	l.until(1, 20*time.Second, "pacectl node --json | grep -q '\"mode\":\"solitary\"'")
+	l.until(1, patience, "pacectl node --json | grep -q '\"mode\":\"solitary\"'")
 	// Founding times count whole seconds, and the first host is to be the oldest.
-	l.until(2, 20*time.Second, "test $(date +%s) -gt "+l.run(1, "date +%s"))
+	l.until(2, patience, "test $(date +%s) -gt "+l.run(1, "date +%s"))
 	l.install(2, oldVersion)
 	l.install(3, oldVersion)
 	l.join(2)
 	l.join(3)
 	fleet, _, _ := strings.Cut(l.node(1).FleetID, "@")
 	for host := 1; host <= 3; host++ {
-		l.until(host, 20*time.Second, "pacectl member list --json | grep -o '\"id\"' | wc -l | grep -qx 3")
+		l.until(host, patience, "pacectl member list --json | grep -o '\"id\"' | wc -l | grep -qx 3")
 		if got, _, _ := strings.Cut(l.node(host).FleetID, "@"); got != fleet {
 			t.Fatalf("host %d is in fleet %s, and the first in %s", host, got, fleet)
 		}
 	}
-	l.until(3, 10*time.Second, "systemctl show -p StatusText --value pace-node | grep -q 'learner "+fleet+"'")
+	l.until(3, patience, "systemctl show -p StatusText --value pace-node | grep -q 'learner "+fleet+"'")
 
 	// Three voters, so that an upgrade of one keeps a leader.
 	for host := 2; host <= 3; host++ {
@@ -59,7 +59,7 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 		if said, err := l.start(commandTime, "run", "1", "pace-node", fmt.Sprintf("--cluster-admit=%s=10.79.0.%d:6680@%s", id, host, key)); err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}
-		l.until(host, 30*time.Second, "pacectl node --json | grep -q '\"mode\":\"voter\"'")
+		l.until(host, patience, "pacectl node --json | grep -q '\"mode\":\"voter\"'")
 	}
 	before := map[int]node{}
 	for host := 1; host <= 3; host++ {
@@ -74,7 +74,7 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 		l.same("upgraded", l.run(host, "systemctl is-active pace-node; tail -n 1 /etc/default/pace-node; tail -n 1 /etc/pace-node/pace-node.yaml"),
 			fmt.Sprintf("active\n# edited on host %d\nlabel: [host=h%d]", host, host))
 		for asked := 1; asked <= 3; asked++ {
-			l.until(asked, 30*time.Second, leads)
+			l.until(asked, patience, leads)
 		}
 		after, want := l.node(host), before[host]
 		want.Version = newVersion
@@ -83,19 +83,19 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 			t.Errorf("host %d after the upgrade: %+v, before %+v", host, after, want)
 		}
 	}
-	l.until(1, 30*time.Second, "pacectl member list --json | grep -o '\"version\":\""+newVersion+"\"' | wc -l | grep -qx 3")
+	l.until(1, patience, "pacectl member list --json | grep -o '\"version\":\""+newVersion+"\"' | wc -l | grep -qx 3")
 
 	l.run(2, "systemctl kill --kill-who=main -s SEGV pace-node")
-	l.until(2, 30*time.Second, "systemctl -q is-active pace-node && "+leads)
+	l.until(2, patience, "systemctl -q is-active pace-node && "+leads)
 
 	l.script(commandTime, "cut", "3")
-	l.until(1, 30*time.Second, leads)
+	l.until(1, patience, leads)
 	l.script(commandTime, "join", "3")
-	l.until(3, 60*time.Second, leads)
+	l.until(3, patience, leads)
 
 	l.script(bootTime, "crash", "3")
 	l.script(bootTime, "boot", "3")
-	l.until(3, 60*time.Second, "systemctl -q is-active pace-node && "+leads)
+	l.until(3, patience, "systemctl -q is-active pace-node && "+leads)
 	if after := l.node(3); after.NodeID != before[3].NodeID || cut(after.FleetID) != fleet {
 		t.Errorf("after a power cut %+v, before %+v", after, before[3])
 	}
@@ -106,7 +106,7 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 		l.script(bootTime, "boot", fmt.Sprint(host))
 	}
 	for host := 1; host <= 3; host++ {
-		l.until(host, 60*time.Second, leads)
+		l.until(host, patience, leads)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestFirewalls(t *testing.T) {
 	l.push("deb", 1, 2)
 	l.install(1, newVersion)
 	open := "timeout 3 bash -c 'echo >/dev/tcp/10.79.0.1/6674'"
-	l.until(2, 10*time.Second, open)
+	l.until(2, patience, open)
 	closed := func(what string) {
 		t.Helper()
 		if _, err := l.start(commandTime, "run", "2", "sh", "-c", open); err == nil {
@@ -136,20 +136,20 @@ func TestFirewalls(t *testing.T) {
 		t.Errorf("firewalld reads %q", said)
 	}
 	l.run(1, "firewall-cmd --permanent --add-service=pace-node && firewall-cmd --reload")
-	l.until(2, 10*time.Second, open)
+	l.until(2, patience, open)
 	l.install(2, newVersion)
 	id, _ := l.identity(2)
 	other, _ := l.identity(1)
-	l.until(1, 60*time.Second, "pacectl enroll list --json | grep -q "+id+" || pacectl node --json | grep -q '\"mode\":\"pending\"'")
+	l.until(1, patience, "pacectl enroll list --json | grep -q "+id+" || pacectl node --json | grep -q '\"mode\":\"pending\"'")
 	l.run(2, "systemctl stop pace-node")
 	l.run(1, "systemctl stop firewalld")
 
 	l.run(1, "ufw app info pace-node && ufw --force enable")
 	closed("ufw")
 	l.run(1, "ufw allow from 10.79.0.0/24 to any app pace-node")
-	l.until(2, 10*time.Second, open)
+	l.until(2, patience, open)
 	l.run(2, "systemctl start pace-node")
-	l.until(2, 60*time.Second, "pacectl enroll list --json | grep -q "+other+" || pacectl node --json | grep -q '\"mode\":\"pending\"'")
+	l.until(2, patience, "pacectl enroll list --json | grep -q "+other+" || pacectl node --json | grep -q '\"mode\":\"pending\"'")
 	l.run(1, "ufw --force disable; nft flush ruleset")
 
 	// nft looks for control groups in /sys/fs/cgroup, which is the older hierarchy in these systems.
@@ -159,7 +159,7 @@ func TestFirewalls(t *testing.T) {
 		l.run(1, "printf '"+strings.ReplaceAll(rules, "\n", "\\n")+" }\\n}\\n' | ( "+load+" )")
 		closed("nftables without " + include)
 		l.run(1, "nft flush ruleset; printf '"+strings.ReplaceAll(rules, "\n", "\\n")+"  include \"/usr/share/pace-node/"+include+"\"\\n }\\n}\\n' | ( "+load+" )")
-		l.until(2, 10*time.Second, open)
+		l.until(2, patience, open)
 		if out, err := l.start(commandTime, "run", "2", "ping", "-c1", "-W1", "10.79.0.1"); err == nil {
 			t.Errorf("%s lets more in than pace-node: %s", include, out)
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,8 +18,10 @@ import (
 )
 
 const (
-	commandTime = 60 * time.Second // for one command in a host; the longest is an install
-	bootTime    = 90 * time.Second // for hosts to come up, under load
+	// Limits are for what never comes: on an idle machine each of these takes seconds, and on a busy one many of them.
+	commandTime = 3 * time.Minute // for one command in a host; the longest is an install
+	bootTime    = 6 * time.Minute // for hosts to come up
+	patience    = 3 * time.Minute // for what comes by itself
 	oldVersion  = "0.0.1"
 	newVersion  = "0.0.2"
 )
@@ -139,15 +142,47 @@ type node struct {
 	FleetID string `json:"fleet_id"`
 }
 
-// node asks a host's node, waiting for it to answer.
+// node asks a host's node, waiting for it to answer as a member of a fleet, its own or another.
 func (l *lab) node(host int) node {
 	l.t.Helper()
 	var n node
-	text := l.until(host, 20*time.Second, "pacectl node --json")
+	text := l.until(host, patience, "pacectl node --json | grep '\"fleet_id\":\"..*\"'")
 	if err := json.Unmarshal([]byte(text), &n); err != nil {
 		l.t.Fatalf("host %d: %v: %s", host, err, text)
 	}
 	return n
+}
+
+// stays wants a host's node to be, or soon to become, what it was.
+func (l *lab) stays(what string, host int, before node) {
+	l.t.Helper()
+	now := l.node(host)
+	for deadline := time.Now().Add(patience); now != before && time.Now().Before(deadline); now = l.node(host) {
+		time.Sleep(200 * time.Millisecond) // a poll of another system: there is nothing to wait on
+	}
+	if now != before {
+		l.t.Errorf("%s: %+v, before %+v", what, now, before)
+	}
+}
+
+// seeds are those that a host's node was given, whatever became of asking them since.
+func (l *lab) seeds(host int) string {
+	l.t.Helper()
+	var n struct {
+		Seeds []struct{ Endpoint, Origin string }
+	}
+	text := l.until(host, patience, "pacectl node --json")
+	if err := json.Unmarshal([]byte(text), &n); err != nil {
+		l.t.Fatalf("host %d: %v: %s", host, err, text)
+	}
+	var given []string
+	for _, s := range n.Seeds {
+		if s.Origin == "fleet-seed" {
+			given = append(given, s.Endpoint)
+		}
+	}
+	slices.Sort(given)
+	return strings.Join(given, " ")
 }
 
 // same fails the test where two texts differ.

@@ -141,9 +141,7 @@ func (w *wine) running(when, version string) string {
 	if got := w.run(`C:\Program Files\Pace\pacectl.exe`, "--version"); !strings.HasPrefix(got, "pace-node "+version+" windows/") {
 		w.t.Errorf("%s: pacectl says %q", when, got)
 	}
-	if got := w.health(); !strings.Contains(got, "200 OK") {
-		w.t.Errorf("%s: the node says %q", when, got)
-	}
+	w.healthy(when)
 	if got := w.products(); len(got) != 1 || got[0] != version {
 		w.t.Errorf("%s: Apps and Features has %v, want %s", when, got, version)
 	}
@@ -401,7 +399,7 @@ func TestWindowsJoinsLinux(t *testing.T) {
 	}
 	t.Cleanup(func() { exec.Command("ip", "netns", "del", network).Run() })
 	// Founding times count whole seconds, and the Linux host is to be the older one.
-	l.until(1, 20*time.Second, "test $(date +%s) -gt "+l.run(1, "date +%s"))
+	l.until(1, patience, "test $(date +%s) -gt "+l.run(1, "date +%s"))
 
 	w := bootMSI(t, network)
 	w.msiexec(0, `/i C:\0.0.2.msi`)
@@ -414,11 +412,11 @@ func TestWindowsJoinsLinux(t *testing.T) {
 			key = strings.TrimSpace(v)
 		}
 	}
-	l.until(1, 60*time.Second, "pacectl enroll list --json | grep -q "+id)
+	l.until(1, patience, "pacectl enroll list --json | grep -q "+id)
 	l.run(1, fmt.Sprintf("pace-node --enroll-approve=%s@%s", id, key))
-	w.measures(60*time.Second, `pace_formation_mode\{mode="learner"\} .*`, one)
-	w.measures(30*time.Second, `pace_fleet_members\{role="learner"\} .*`, one)
-	l.until(1, 30*time.Second, `pacectl member show `+id+` --json | grep -q '"platform":"windows/amd64"'`)
+	w.measures(wineReady, `pace_formation_mode\{mode="learner"\} .*`, one)
+	w.measures(wineReady, `pace_fleet_members\{role="learner"\} .*`, one)
+	l.until(1, patience, `pacectl member show `+id+` --json | grep -q '"platform":"windows/amd64"'`)
 	if got, _ := os.ReadFile(w.path(`C:\ProgramData\pace-node\formation.json`)); !strings.Contains(string(got), `"cluster": "`+cut(founder.FleetID)+`"`) {
 		t.Errorf("in another fleet than %s: %s", founder.FleetID, got)
 	}
@@ -428,7 +426,7 @@ func TestWindowsJoinsLinux(t *testing.T) {
 	w.untilSays(wineReady, "STOPPED", "sc", "query", "PaceNode")
 	l.run(1, "pace-node --cluster-set=enrollment.per-source=8")
 	w.run("sc", "start", "PaceNode")
-	w.measures(60*time.Second, `pace_fleet_revision [0-9]+`, func(line string) bool {
+	w.measures(wineReady, `pace_fleet_revision [0-9]+`, func(line string) bool {
 		return line == "pace_fleet_revision "+l.run(1, `pacectl fleet status --json | grep -o '"revision":[0-9]*' | head -n 1 | cut -d: -f2`)
 	})
 }

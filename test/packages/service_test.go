@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // bare builds the program of this tree, and puts it into a host as an administrator would.
@@ -72,18 +71,16 @@ func TestServiceOfBareProgram(t *testing.T) {
 	l.same("as a document", l.run(1, "pace-node --install-service --json | grep -o '\"changed\":\\[\\]'"), `"changed":[]`)
 
 	l.same("another setting", l.changed(1, "--install-service --name=x --log-level=debug"), "/etc/default/pace-node holds PACE_NAME, PACE_LOG_LEVEL\npace-node.service is restarted")
-	if after := l.node(1); after != before {
-		t.Errorf("after a restart %+v, before %+v", after, before)
-	}
+	l.stays("after a restart", 1, before)
 	// The journal has the severities; the lines have neither time nor level.
-	l.same("severities", l.until(1, 10*time.Second, "journalctl -q -u pace-node -o json --output-fields=PRIORITY,MESSAGE | grep 'msg=' | grep -o '\"PRIORITY\":\"[0-9]\"' | sort -u | grep -c -e 4 -e 6"), "2")
+	l.same("severities", l.until(1, patience, "journalctl -q -u pace-node -o json --output-fields=PRIORITY,MESSAGE | grep 'msg=' | grep -o '\"PRIORITY\":\"[0-9]\"' | sort -u | grep -c -e 4 -e 6"), "2")
 	l.same("fields of the journal's own", l.run(1, "journalctl -q -u pace-node -o cat | grep -c -e ' level=' -e '^time=' || true"), "0")
 
 	// Another version in its place.
 	l.run(1, "cp /usr/local/bin/pace-node /usr/local/bin/.new && mv /usr/local/bin/.new /usr/local/bin/pace-node")
 	l.same("a replaced program", l.changed(1, "--install-service"), "pace-node.service is restarted")
 	l.run(1, "systemctl kill --kill-who=main -s KILL pace-node")
-	l.until(1, 15*time.Second, "test $(systemctl show -p NRestarts --value pace-node) = 1 && systemctl -q is-active pace-node")
+	l.until(1, patience, "test $(systemctl show -p NRestarts --value pace-node) = 1 && systemctl -q is-active pace-node")
 
 	if said := l.try(1, "systemctl stop pace-node; pacectl node; echo status $?; systemctl start pace-node"); !strings.Contains(said, "the service pace-node does not run: sudo systemctl start pace-node") || !strings.Contains(said, "status 5") {
 		t.Errorf("beside a stopped service: %s", said)
@@ -106,9 +103,7 @@ func TestServiceOfBareProgram(t *testing.T) {
 		"/etc/default/pace-node\n/var/lib/pace-node/node-key")
 	l.same("removed again", l.changed(1, "--uninstall-service"), nothing)
 	l.run(1, "sed -i /nonsense/d /etc/default/pace-node; pace-node --install-service")
-	if after := l.node(1); after != before {
-		t.Errorf("installed again: %+v, before %+v", after, before)
-	}
+	l.stays("installed again", 1, before)
 	l.run(1, "pace-node --uninstall-service")
 
 	// Another name and another place, remembered.
@@ -139,9 +134,7 @@ func TestServiceBesideThePackage(t *testing.T) {
 	if !strings.HasSuffix(unit, "lib/systemd/system/pace-node.service") || strings.HasPrefix(unit, "/etc") {
 		t.Errorf("the unit is %s", unit)
 	}
-	if after := l.node(1); after != before {
-		t.Errorf("%+v, before %+v", after, before)
-	}
+	l.stays("beside the package", 1, before)
 	l.same("again", l.changed(1, "--install-service"), nothing)
 	l.run(1, "systemctl disable --now pace-node")
 	l.same("disabled, and asked for", l.changed(1, "--install-service --name=late"), "/etc/default/pace-node holds PACE_NAME\npace-node.service is enabled\npace-node.service is started")
@@ -173,7 +166,7 @@ func TestServiceWithoutSystemd(t *testing.T) {
 	l.same("no key is made", l.try(1, "ls /var/lib/pace-node/node-key 2>/dev/null; systemctl is-active pace-node"), "inactive")
 	l.script(bootTime, "off", "1")
 	l.script(bootTime, "boot", "1")
-	l.until(1, 10*time.Second, "systemctl -q is-active pace-node && pacectl node --json | grep -q '\"name\":\"image\"'")
+	l.until(1, patience, "systemctl -q is-active pace-node && pacectl node --json | grep -q '\"name\":\"image\"'")
 	l.run(1, "pace-node --uninstall-service; rm -r /var/lib/pace-node; mkdir -p /etc/rc2.d /etc/rc0.d")
 
 	said = l.run(1, inside+"mount --bind /dev/null /usr/bin/systemctl; "+

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	wineFirst   = 5 * time.Minute  // for the first prefix to be made: 16 s on an idle machine
-	wineCommand = 2 * time.Minute  // for one command; the longest is an install, of some seconds
-	wineStart   = 30 * time.Second // for the namespaces
+	wineFirst   = 10 * time.Minute // for the first prefix to be made: 16 s on an idle machine
+	wineCommand = 6 * time.Minute  // for one command; the longest is an install, of some seconds
+	wineStart   = 2 * time.Minute  // for the namespaces
 	wineLoader  = "/usr/lib/wine/wine64"
 	wineServer  = "/usr/lib/wine/wineserver64"
 	winePrefix  = "/mnt/prefix"      // in the mount namespace of the system
