@@ -25,6 +25,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"pace-node/internal/schema"
 	"pace-node/internal/statedir"
 )
 
@@ -45,19 +46,29 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"pace-node": command, "pacectl": command})
 }
 
-// formats is the folder of frozen state directories; scripts run in others.
-var formats string
+// formats is the folder of frozen state directories; scripts run in others. docs is the folder of the written pages, and
+// goHelper the built example of it.
+var formats, docs, goHelper string
 
 func TestScripts(t *testing.T) {
 	var err error
 	if formats, err = filepath.Abs(filepath.Join("testdata", "format-1")); err != nil {
 		t.Fatal(err)
 	}
+	if docs, err = filepath.Abs(filepath.Join("..", "..", "docs")); err != nil {
+		t.Fatal(err)
+	}
+	goHelper = filepath.Join(t.TempDir(), "helper")
+	if out, err := exec.Command("go", "build", "-o", goHelper, "pace-node/docs/examples/helper-go").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			port, err := freePort()
 			env.Setenv("BEACONS", strconv.Itoa(port))
+			env.Setenv("EXAMPLES", filepath.Join(docs, "examples"))
+			env.Setenv("GOHELPER", goHelper)
 			env.Setenv("PACE_STATE_DIR", filepath.Join(env.WorkDir, "none")) // never this machine's own node
 			if env.Getenv("GORACE") == "" {
 				env.Setenv("GORACE", "atexit_sleep_ms=10") // else each command waits for a second under the race detector
@@ -66,7 +77,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"start": start, "again": again, "term": term, "at": at, "exits": exits, "answers": answers, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode, "frozen": frozen,
+			"start": start, "again": again, "term": term, "at": at, "exits": exits, "answers": answers, "await": await, "capture": capture, "prints": prints, "onejson": oneJSON, "mode": mode, "frozen": frozen, "conforms": conforms,
 		},
 		RequireUniqueNames: true,
 	})
@@ -378,6 +389,33 @@ func frozen(ts *testscript.TestScript, neg bool, args []string) {
 		data, err := os.ReadFile(path)
 		return errors.Join(err, os.WriteFile(filepath.Join(to, rel), data, 0o600))
 	}))
+}
+
+// conforms holds a document of stdout against a page of docs/schema: conforms SCHEMA [PATH [text]]. The document is what
+// stands at the path; with text, it is the JSON that the string there holds.
+func conforms(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 3 {
+		ts.Fatalf("usage: conforms schema [path [text]]")
+	}
+	page, err := os.ReadFile(filepath.Join(docs, "schema", args[0]+".json"))
+	ts.Check(err)
+	document := []byte(ts.ReadFile("stdout"))
+	if len(args) > 1 {
+		var whole any
+		ts.Check(json.Unmarshal(document, &whole))
+		part, err := member(whole, args[1])
+		ts.Check(err)
+		if len(args) == 3 {
+			text, _ := part.(string)
+			document = []byte(text)
+		} else {
+			document, err = json.Marshal(part)
+			ts.Check(err)
+		}
+	}
+	if err := schema.Check(page, document, true); err != nil {
+		ts.Fatalf("%s: %v in\n%s", args[0], err, document)
+	}
 }
 
 // mode asks for the permissions of a file: mode 700 FILE.
