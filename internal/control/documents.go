@@ -360,16 +360,18 @@ type AuditList struct {
 type QueueEntry struct {
 	ID            string `json:"id"`
 	Name          string `json:"name,omitempty"`
-	State         string `json:"state"` // one of QueueStates
-	Stage         string `json:"stage,omitempty"`
-	Attempt       int    `json:"attempt"`
+	State         string `json:"state"`           // one of QueueStates
+	Stage         string `json:"stage,omitempty"` // of a running machine the one that it is at, else that of its last run
+	Attempt       int    `json:"attempt"`         // finished runs since the last confirmation
 	LastError     string `json:"last_error,omitempty"`
 	DueMS         *int64 `json:"due_ms"`          // null: not waiting for a time; negative: overdue
 	LastSuccessMS *int64 `json:"last_success_ms"` // elapsed; null: never
+	Again         bool   `json:"again,omitempty"` // it runs, and once more afterwards
 }
 
-// QueueStates are the states of a queue entry, in the order of the list.
-var QueueStates = []string{"running", "waiting", "held", "deferred", "backing off", "parked", "unconfirmed", "confirmed"}
+// QueueStates are the states of a queue entry, in the order of the list. A machine of the state none is in no list: it never
+// asked, or is done with.
+var QueueStates = []string{"running", "waiting", "held", "deferred", "backing off", "parked", "unconfirmed", "confirmed", "none"}
 
 // QueueList is the answer of Queue list.
 type QueueList struct {
@@ -397,7 +399,8 @@ type QueueShow struct {
 	Component string          `json:"component,omitempty"`
 	BootID    string          `json:"boot_id,omitempty"`
 	Digest    string          `json:"config_digest,omitempty"`
-	Outcomes  []QueueOutcome  `json:"outcomes"` // oldest first, at most 20
+	Wants     string          `json:"wants,omitempty"` // on the machine itself: why it wants provisioning
+	Outcomes  []QueueOutcome  `json:"outcomes"`        // oldest first, at most 20
 	Helper    json.RawMessage `json:"helper,omitempty"`
 }
 

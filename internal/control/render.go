@@ -418,14 +418,17 @@ func stateRank(s string) int {
 // line is: state, id, name, stage, attempt, time due, last error.
 func (e *QueueEntry) line(l *lines) {
 	due := nothing
-	switch {
-	case e.DueMS == nil:
-	case *e.DueMS <= 0:
-		due = "now"
-	default:
-		due = "in-" + span(*e.DueMS)
+	if e.DueMS != nil {
+		due = dueText(*e.DueMS, "in-")
 	}
 	l.words(Word(strings.ReplaceAll(e.State, " ", "-")), Word(e.ID), Word(e.Name), Word(e.Stage), strconv.Itoa(e.Attempt), due, Sentence(e.LastError))
+}
+
+func dueText(ms int64, in string) string {
+	if ms <= 0 {
+		return "now"
+	}
+	return in + span(ms)
 }
 
 // Text is whether the queue runs, then a line a machine, by state.
@@ -464,10 +467,13 @@ func (d *QueueShow) Text() string {
 	say("stage", Word(e.Stage))
 	say("attempt", strconv.Itoa(e.Attempt))
 	if e.DueMS != nil {
-		say("due", "in "+span(*e.DueMS))
+		say("due", dueText(*e.DueMS, "in "))
 	}
 	say("last-error", Sentence(e.LastError))
 	say("last-success", ago(e.LastSuccessMS))
+	if d.Wants != "" {
+		say("wants", Sentence(d.Wants))
+	}
 	say("component", Word(d.Component))
 	say("boot-id", Word(d.BootID))
 	say("config-digest", Word(d.Digest))

@@ -244,7 +244,7 @@ func (n *Node) leadership(now time.Time) {
 func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (json.RawMessage, error) {
 	if !n.isLeader() {
 		if r.Op == "list" || r.Op == "show" || r.Op == "history" {
-			return n.queueFromState(r)
+			return n.queueElsewhere(ctx, r)
 		}
 		return nil, n.notLeading("the queue is on the leader")
 	}
@@ -300,93 +300,6 @@ func (n *Node) followPause(ctx context.Context) error {
 		return n.provisioner.Pause(ctx)
 	}
 	return n.provisioner.Resume(ctx)
-}
-
-func (n *Node) queueList(ctx context.Context) (json.RawMessage, error) {
-	list, err := n.provisioner.Entries(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := control.QueueList{V: control.DocumentVersion, View: n.pictured(), Paused: list.Paused != 0, Why: provision.PauseText(list.Paused), Entries: []control.QueueEntry{}}
-	v := n.view.Load()
-	for _, e := range list.Entries {
-		out.Entries = append(out.Entries, queueEntry(v, e, list.Now))
-	}
-	return encode(out)
-}
-
-func queueEntry(v *fleet.View, e queue.Entry, now time.Time) control.QueueEntry {
-	m, _ := v.Member(e.ID)
-	out := control.QueueEntry{ID: e.ID, Name: m.Name, State: e.State.String(), Stage: string(e.Stage), Attempt: e.Attempt, LastError: e.LastError}
-	if !e.Due.IsZero() {
-		ms := e.Due.Sub(now).Milliseconds()
-		out.DueMS = &ms
-	}
-	if !e.LastSuccess.IsZero() {
-		ms := now.Sub(e.LastSuccess).Milliseconds()
-		out.LastSuccessMS = &ms
-	}
-	return out
-}
-
-func (n *Node) queueShow(ctx context.Context, id string) (json.RawMessage, error) {
-	e, ok, err := n.provisioner.Show(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	v := n.view.Load()
-	m, member := v.Member(id)
-	if !ok && !member {
-		return nil, wire.NewError(wire.CodeRefusedByRule, wire.Printable(id)+" is not a member of this fleet", "pacectl member list")
-	}
-	out := shown(n.pictured(), m)
-	if ok {
-		out.Entry = queueEntry(v, e, time.Now())
-	}
-	return encode(out)
-}
-
-// shown is what the fleet's state holds of a machine's provisioning.
-func shown(view control.View, m fleet.Member) control.QueueShow {
-	p := m.Provision
-	out := control.QueueShow{V: control.DocumentVersion, View: view, Component: p.Component, BootID: p.BootID, Digest: p.ConfigDigest, Outcomes: []control.QueueOutcome{},
-		Entry: control.QueueEntry{ID: m.ID, Name: m.Name, State: stateOf(p), Stage: p.Stage, Attempt: p.Attempts, LastError: p.LastError}}
-	for _, o := range p.Outcomes {
-		out.Outcomes = append(out.Outcomes, control.QueueOutcome{At: o.At, Outcome: o.Result, Stage: o.Stage, Error: o.Error})
-	}
-	return out
-}
-
-// stateOf is the state of a machine as a node that does not run the queue can tell it.
-func stateOf(p fleet.Provision) string {
-	switch {
-	case p.Parked:
-		return "parked"
-	case p.LastError != "":
-		return "backing off"
-	case p.LastSuccess != 0 || p.ConfigDigest != "":
-		return "confirmed"
-	}
-	return "waiting"
-}
-
-// queueFromState answers on a machine that does not lead: from the state that is applied here, with its revision.
-func (n *Node) queueFromState(r wire.QueueRequest) (json.RawMessage, error) {
-	v := n.view.Load()
-	if r.Op != "list" {
-		m, ok := v.Member(r.ID)
-		if !ok {
-			return nil, wire.NewError(wire.CodeRefusedByRule, wire.Printable(r.ID)+" is not a member of this fleet", "pacectl member list")
-		}
-		return encode(shown(n.pictured(), m))
-	}
-	out := control.QueueList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.QueueEntry{}}
-	for m := range v.Members() {
-		if b := n.serving.Load(); m.ID == n.id || b != nil && b.cons != nil {
-			out.Entries = append(out.Entries, shown(out.View, m).Entry)
-		}
-	}
-	return encode(out)
 }
 
 func hexText(b []byte) string { return hex.EncodeToString(b) }

@@ -105,6 +105,8 @@ func (p *Provisioner) helper(r *run, inventory json.RawMessage) (*Answer, *Failu
 }
 
 func (p *Provisioner) runHelper(r *run, inventory json.RawMessage) (a *Answer, input, output []byte, f *Failure) {
+	stage := queue.StageHelper
+	r.stage.Store(&stage)
 	input, err := encode(helperInput(r, inventory))
 	if err != nil {
 		return nil, nil, nil, fail(ReasonStart, "the helper's input cannot be written: "+err.Error())
@@ -130,6 +132,7 @@ func (p *Provisioner) runHelper(r *run, inventory json.RawMessage) (a *Answer, i
 // used once.
 func (p *Provisioner) ask1(r *run, stage queue.Stage, body any) (json.RawMessage, *stepFailure) {
 	row := step(stage)
+	r.stage.Store(&stage)
 	var raw json.RawMessage
 	if body != nil {
 		var err error

@@ -47,6 +47,9 @@ func (p *Provisioner) Entries(ctx context.Context) (List, error) {
 	var out List
 	err := p.ask(ctx, func(now time.Time) {
 		out = List{Paused: p.deps.Queue.PausedBy(), Now: now, Entries: p.deps.Queue.Entries()}
+		for i := range out.Entries {
+			p.atStage(&out.Entries[i])
+		}
 	})
 	if err != nil {
 		return List{}, err // the loop may still be writing out
@@ -58,10 +61,19 @@ func (p *Provisioner) Entries(ctx context.Context) (List, error) {
 func (p *Provisioner) Show(ctx context.Context, id string) (queue.Entry, bool, error) {
 	var e queue.Entry
 	var ok bool
-	if err := p.ask(ctx, func(time.Time) { e, ok = p.deps.Queue.Entry(id) }); err != nil {
+	if err := p.ask(ctx, func(time.Time) { e, ok = p.deps.Queue.Entry(id); p.atStage(&e) }); err != nil {
 		return queue.Entry{}, false, err
 	}
 	return e, ok, nil
+}
+
+// atStage makes the stage of a running machine the one that it is at.
+func (p *Provisioner) atStage(e *queue.Entry) {
+	if r := p.runs[e.ID]; r != nil && e.State == queue.StateRunning {
+		if s := r.stage.Load(); s != nil {
+			e.Stage = *s
+		}
+	}
 }
 
 // Retry, Drop and Reprovision are the operator's verbs on one machine. A verb without an effect is an error that says
@@ -180,7 +192,7 @@ func (p *Provisioner) TryHelper(ctx context.Context, id string) (HelperTrial, er
 	}
 	if output == nil {
 		var err error
-		if out.Output, err = encode(a.body(r.info.Cluster)); err != nil {
+		if out.Output, err = encode(a.document()); err != nil {
 			return out, fmt.Errorf("provision: %w", err)
 		}
 	}

@@ -106,7 +106,8 @@ type run struct {
 	bootID    string
 	ctx       context.Context
 	cancel    context.CancelFunc
-	second    bool // its first probe had no answer in time
+	second    bool                        // its first probe had no answer in time
+	stage     atomic.Pointer[queue.Stage] // that it is at, for whoever looks
 	restarts  atomic.Bool
 	announced *wire.Announce // since the restart; the loop's
 }

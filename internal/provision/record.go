@@ -43,7 +43,7 @@ func (p *Provisioner) provision(now time.Time, id string) fleet.Provision {
 func confirmRecord(rec *fleet.Provision, now time.Time, w *pending) {
 	rec.Stage, rec.LastError, rec.ErrorKind, rec.Attempts, rec.Due, rec.Parked = string(queue.StageConfirm), "", "", 0, 0, false
 	rec.LastSuccess, rec.ConfigDigest, rec.Component = unixSeconds(now), w.digest, w.component
-	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: unixSeconds(now), Stage: string(queue.StageConfirm), Result: "provisioned"})
+	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: unixSeconds(now), Stage: string(queue.StageConfirm), Result: queue.PastProvisioned})
 	if over := len(rec.Outcomes) - fleet.MaxOutcomes; over > 0 {
 		rec.Outcomes = rec.Outcomes[over:]
 	}
@@ -56,23 +56,10 @@ func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 	if rec.LastSuccess > 0 {
 		k.LastSuccess = time.Unix(rec.LastSuccess, 0)
 	}
-	last := ""
 	for _, o := range rec.Outcomes {
 		k.History = append(k.History, queue.Past{At: time.Unix(o.At, 0), Outcome: o.Result, Stage: queue.Stage(o.Stage), Error: o.Error})
-		last = o.Result
 	}
-	switch {
-	case rec.Parked:
-		k.State = queue.StateParked
-	case rec.Due > 0 && last == queue.OutcomeDeferred.String():
-		k.State = queue.StateDeferred
-	case rec.Due > 0 && last == "unconfirmed":
-		k.State = queue.StateUnconfirmed
-	case rec.Due > 0:
-		k.State = queue.StateBackingOff
-	case last == "provisioned":
-		k.State = queue.StateConfirmed
-	}
+	k.State = StateOf(rec)
 	if rec.Due > 0 {
 		// Of another leader's clock: a skew moves it, the bound of the wait holds it.
 		k.DueIn = time.Unix(rec.Due, 0).Sub(now)

@@ -64,10 +64,17 @@ type memory struct {
 	history   []Past
 }
 
+// What a past run is called beside the names of Outcomes.
+const (
+	PastProvisioned = "provisioned" // a held machine confirmed
+	PastUnconfirmed = "unconfirmed" // it did not in time
+	PastHoldEnded   = "hold_ended"  // it booted anew instead
+)
+
 // Past is one finished run.
 type Past struct {
 	At      time.Time
-	Outcome string // a row's name of Outcomes, or "provisioned", "unconfirmed", "hold_ended"
+	Outcome string // a row's name of Outcomes, or one of the above
 	Stage   Stage
 	Error   string
 }

@@ -212,7 +212,7 @@ func (q *Queue) holdBroken(now time.Time, id string, e *entry, bootID string) {
 	m.state, m.stage, m.kind, m.bootID = StateBackingOff, StageConfirm, KindTransient, bootID
 	m.lastError = "it started again within the hold and still wants provisioning: its configuration did not take"
 	q.errors[StageConfirm]++
-	m.past(Past{At: now, Outcome: "hold_ended", Stage: StageConfirm, Error: m.lastError})
+	m.past(Past{At: now, Outcome: PastHoldEnded, Stage: StageConfirm, Error: m.lastError})
 	q.dueAt(m, id, now.Add(q.backoff(m.unconf)))
 	q.leave(id)
 }
@@ -229,7 +229,7 @@ func (q *Queue) Confirmed(now time.Time, id string) bool {
 	m.failures, m.unconf, m.deferrals, m.attempts, m.firstSeen, m.lastError = 0, 0, 0, 0, time.Time{}, ""
 	m.asked = e.askedAgain()
 	q.counts[CountProvisioned]++
-	m.past(Past{At: now, Outcome: "provisioned", Stage: StageConfirm})
+	m.past(Past{At: now, Outcome: PastProvisioned, Stage: StageConfirm})
 	return true
 }
 
@@ -300,7 +300,7 @@ func (q *Queue) notConfirmed(now time.Time, id string, next State) {
 	m.state, m.stage, m.kind = next, StageConfirm, KindTransient
 	m.lastError = "it did not say within " + q.cfg.Hold.String() + " that it runs its new configuration"
 	q.counts[CountUnconfirmed]++
-	m.past(Past{At: now, Outcome: "unconfirmed", Stage: StageConfirm, Error: m.lastError})
+	m.past(Past{At: now, Outcome: PastUnconfirmed, Stage: StageConfirm, Error: m.lastError})
 	q.dueAt(m, id, now.Add(q.backoff(m.unconf)))
 }
 

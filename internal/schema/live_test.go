@@ -220,7 +220,7 @@ func TestDocumentsOfARunningFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, "helper-input", run.Input)
-		check(t, "work-configure-body", run.Output)
+		check(t, "helper-answer", run.Output)
 		var input struct{ Inventory string }
 		if err := json.Unmarshal(run.Input, &input); err != nil {
 			t.Fatal(err)
