@@ -50,6 +50,7 @@ type Option struct {
 	Tool     bool     // also a flag of pacectl
 	Min, Max int64    // bounds of a number or (in nanoseconds) a duration
 	Choices  []string // of a choice
+	Own      bool     // of this machine alone: provision.profile cannot hold it
 	Check    func(string) error
 
 	ownEmpty bool                 // Check has its own sentence for an empty value
@@ -155,7 +156,7 @@ var Options = []Option{
 	{Name: "provision-component", Kind: KindText, Default: "provision_mode_server", Metavar: "word", Group: GroupProvision,
 		Help:  "the component whose startup events the leader listens for",
 		Check: checkComponent, set: func(c *Config, v []string) { c.Provision.Component = v[0] }},
-	{Name: "provision-mode", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "always", "never"}, Group: GroupProvision,
+	{Name: "provision-mode", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "always", "never"}, Group: GroupProvision, Own: true,
 		Help: "whether this machine wants to be provisioned: once and when its configuration is missing, at each boot, or never",
 		set:  func(c *Config, v []string) { c.Provision.Mode = v[0] }},
 

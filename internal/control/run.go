@@ -103,7 +103,7 @@ var verbs = []verb{
 	{"", "member show", false, "MACHINE", 1, 1, "one member", (*runner).memberShow},
 	{"", "member stale", false, "", 0, 0, "the members that were not heard for long", (*runner).stale},
 	{"cluster-forget", "member forget", false, "MACHINE", 0, 1, "remove a member and revoke its key for ever", (*runner).forget},
-	{"cluster-set", "", false, "NAME=VALUE", 1, 1, "change a setting of the fleet", (*runner).set},
+	{"cluster-set", "fleet set", false, "NAME=VALUE", 1, 1, "change a setting of the fleet", (*runner).set},
 	{"", "queue list", true, "", 0, 0, "the provisioning queue", (*runner).queueList},
 	{"", "queue show", false, "MACHINE", 1, 1, "one machine of the queue", (*runner).queueShow},
 	{"", "queue history", false, "MACHINE", 1, 1, "its past runs", (*runner).queueHistory},

@@ -177,6 +177,11 @@ func (v *View) Switch(name string) bool {
 // Profile returns the options of provision.profile.
 func (v *View) Profile() map[string]string {
 	text, _ := v.Setting(SettingProvisioning)
+	return ParseProfile(text)
+}
+
+// ParseProfile returns the options of a value of provision.profile; nil for none and for what CheckSetting refuses.
+func ParseProfile(text string) map[string]string {
 	var options map[string]string
 	if text != "" && json.Unmarshal([]byte(text), &options) != nil {
 		return nil

@@ -268,7 +268,7 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 	}
 	switch r.Op {
 	case "set":
-		if err := fleet.CheckSetting(r.Name, r.Value); err != nil {
+		if err := checkSetting(r.Name, r.Value); err != nil {
 			return wire.ClusterAnswer{}, err
 		}
 		res, err := n.propose(ctx, fleet.Set(r.Name, r.Value, by, at))

@@ -99,6 +99,7 @@ type Node struct {
 	http           *control.HTTP
 	target         *target.Target
 	provisioner    *provision.Provisioner
+	provisions     atomic.Bool // there is a helper or a default that could be used, as last looked at
 	queue          *queue.Queue
 	leases         *leaseBook
 	fcListener     net.Listener
@@ -125,6 +126,7 @@ type Node struct {
 	awaited     []awaited // who waits for a move
 	led         bool
 	paused      bool // the setting provision.paused, as last followed
+	means       means
 	foreign     map[string]foreignSeen
 	healing     healing
 	lastHeard   map[string]time.Time

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"pace-node/internal/config"
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/identity"
@@ -26,8 +27,7 @@ const (
 
 // startProvisioner starts the leader's side, paused until this node leads.
 func (n *Node) startProvisioner() error {
-	s := n.cfg.Settings.Provision
-	cfg := provision.Config{Interval: s.Interval, Workers: s.Workers, QueueCap: s.Queue, Helper: s.Helper, HelperTimeout: s.HelperTimeout, Default: s.Default, Component: s.Component}
+	cfg := provisionConfig(n.cfg.Settings.Provision)
 	if err := cfg.Complete(); err != nil {
 		return err
 	}
@@ -63,12 +63,19 @@ func (n *Node) startProvisioner() error {
 			}
 			return out
 		},
-		Raise:  n.queueRaises,
-		Clear:  n.queueClears,
-		Logger: n.log,
+		Raise:    n.queueRaises,
+		Clear:    n.queueClears,
+		Means:    n.meansSeen,
+		HandOver: n.handQueueOver,
+		Logger:   n.log,
 	})
 	n.provisioner = p
 	return err
+}
+
+// provisionConfig is the leader's side of what a machine was configured with.
+func provisionConfig(s config.ProvisionConfig) provision.Config {
+	return provision.Config{Interval: s.Interval, Workers: s.Workers, QueueCap: s.Queue, Helper: s.Helper, HelperTimeout: s.HelperTimeout, Default: s.Default, Component: s.Component}
 }
 
 // reachable are the members that have a session, and this node itself where something can provision it. Two live machines
@@ -127,6 +134,7 @@ func (n *Node) recordAnnounce(id string, a wire.Announce) {
 // announced takes a member's announcement to the queue.
 func (n *Node) announced(now time.Time, id string, a wire.Announce) {
 	n.lastHeard[id] = now
+	n.meansHeard(id, a.Provisions)
 	if n.body.leads() {
 		n.provisioner.Announce(id, a)
 	}
@@ -210,6 +218,7 @@ func (n *Node) leadership(now time.Time) {
 	}
 	n.led = leads
 	n.publish(now)
+	n.showHelper()
 	if !leads {
 		n.provisioner.Lead(false)
 		elsewhere := n.leader().endpoint
@@ -233,6 +242,7 @@ func (n *Node) leadership(now time.Time) {
 					b.saidTerm = term
 					n.log.Info("leading", "fleet", control.Word(b.cluster), "term", term)
 				}
+				n.followProfile(b)
 				n.provisioner.Lead(true)
 				n.announce(now)
 			}

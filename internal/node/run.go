@@ -207,6 +207,7 @@ func (n *Node) Stop() {
 	n.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 		defer cancel()
+		n.provisioner.Quiesce(ctx)
 		n.stepAside(ctx)
 		n.provisioner.Stop(ctx)
 		n.cancel()

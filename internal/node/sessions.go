@@ -214,7 +214,7 @@ func (n *Node) announcement() wire.Announce {
 	return wire.Announce{
 		Name: n.name, Labels: n.cfg.Settings.Labels, Platform: version.Platform(), Version: version.Version, Format: fleet.Format,
 		Endpoints: wire.Endpoints{FC: n.fcEndpoint(), Raft: n.endpoint(n.consensusPort())}, Component: n.target.Component(), BootID: hexText(boot[:]), Sequence: n.target.Sequence(),
-		ConfigDigest: n.target.Digest(), Wants: wants, WantsWhy: why,
+		ConfigDigest: n.target.Digest(), Wants: wants, WantsWhy: why, Provisions: n.provisions.Load(),
 	}
 }
 

@@ -64,6 +64,7 @@ func (n *Node) install(now time.Time, b *body) {
 	b.start()
 	n.leadership(now)
 	n.viewChanged(now, b)
+	n.showHelper()
 }
 
 // viewChanged looks at the state that was just applied.
@@ -90,6 +91,7 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	if m, ok := v.Member(n.id); ok {
 		n.confirmOwn(m)
 	}
+	n.followProfile(b)
 	if paused := v.Switch(fleet.SettingProvisionPaused); paused != n.paused {
 		n.paused = paused
 		n.effect(func(ctx context.Context) {
@@ -101,10 +103,12 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	if n.looked != nil && n.looked.Cluster() == v.Cluster() {
 		for _, id := range v.Gone(n.looked) {
 			delete(n.lastHeard, id)
+			delete(n.means.others, id)
 			n.provisioner.Removed(id)
 		}
 	} else {
 		clear(n.lastHeard)
+		clear(n.means.others)
 	}
 	n.looked = v
 	n.dissolving(now, b, v)

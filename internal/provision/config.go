@@ -25,8 +25,22 @@ type Config struct {
 	Component     string        // "": DefaultComponent
 }
 
-// Complete fills in what was left at zero and refuses what can't be; the error names the flag and the remedy.
+// Complete fills in what was left at zero and refuses what can't be, also a default that does not read; the error names the
+// flag and the remedy.
 func (c *Config) Complete() error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.Default != "" {
+		if _, err := readDefault(c.Default); err != nil {
+			return fmt.Errorf("--provision-default: %w", err)
+		}
+	}
+	return nil
+}
+
+// check is Complete without a look at any file.
+func (c *Config) check() error {
 	if c.Interval == 0 {
 		c.Interval = queue.MinInterval
 	}
@@ -55,11 +69,6 @@ func (c *Config) Complete() error {
 	if c.Helper != "" {
 		if _, err := splitCommand(c.Helper, runtime.GOOS == "windows"); err != nil {
 			return fmt.Errorf("--provision-helper=%s: %w", quote(c.Helper), err)
-		}
-	}
-	if c.Default != "" {
-		if _, err := readDefault(c.Default); err != nil {
-			return fmt.Errorf("--provision-default: %w", err)
 		}
 	}
 	if err := ValidateComponent(c.Component); err != nil {

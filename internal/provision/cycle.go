@@ -111,18 +111,18 @@ func (p *Provisioner) runHelper(r *run, inventory json.RawMessage) (a *Answer, i
 	if err != nil {
 		return nil, nil, nil, fail(ReasonStart, "the helper's input cannot be written: "+err.Error())
 	}
-	if p.cfg.Helper == "" {
-		if p.cfg.Default == "" {
+	if r.cfg.Helper == "" {
+		if r.cfg.Default == "" {
 			return nil, input, nil, fail(ReasonDefault, ErrNothing.Error())
 		}
-		a, err := readDefault(p.cfg.Default)
+		a, err := readDefault(r.cfg.Default)
 		if err != nil {
 			return nil, input, nil, fail(ReasonDefault, "--provision-default: "+err.Error())
 		}
 		return a, input, nil, nil
 	}
 	begun := time.Now()
-	a, output, f = RunHelper(r.ctx, p.cfg.Helper, p.cfg.HelperTimeout, input)
+	a, output, f = RunHelper(r.ctx, r.cfg.Helper, r.cfg.HelperTimeout, input)
 	p.m.helperSeconds.observe(time.Since(begun))
 	return a, input, output, f
 }

@@ -77,7 +77,7 @@ func judgeEvent(c *eventCase, onLoop bool) (EventCheck, bool) {
 // Event judges a startup event that came over a member's session and puts it through admission; answer is called once,
 // on some goroutine. It verifies the signature before it returns.
 func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAnswer)) {
-	c := &eventCase{event: &e, cluster: p.deps.Cluster(), component: p.cfg.Component}
+	c := &eventCase{event: &e, cluster: p.deps.Cluster(), component: p.cfg.Load().Component}
 	c.key, c.standing = p.deps.MemberKey(e.Node)
 	if row, refused := judgeEvent(c, false); refused {
 		p.refuseEvent(e.Node, row, answer)

@@ -69,6 +69,7 @@ type fakeFleet struct {
 	leaseErr   error
 	conditions map[string]string
 	handOvers  int
+	means      error // why it could not provision, as last looked at
 	atOnce     int
 	mostAtOnce int
 	calls      map[string]int
@@ -122,6 +123,7 @@ func newFleetWith(t *testing.T, cfg Config, mend func(*Deps)) *fakeFleet {
 		},
 		Raise: func(c, detail string) { f.mu.Lock(); f.conditions[c] = detail; f.mu.Unlock() },
 		Clear: func(c string) { f.mu.Lock(); delete(f.conditions, c); f.mu.Unlock() },
+		Means: func(err error) { f.mu.Lock(); f.means = err; f.mu.Unlock() },
 		HandOver: func(string) {
 			f.mu.Lock()
 			f.handOvers++

@@ -161,7 +161,7 @@ type HelperTrial struct {
 
 // TryHelper runs the helper for one machine and configures nothing.
 func (p *Provisioner) TryHelper(ctx context.Context, id string) (HelperTrial, error) {
-	r := &run{ctx: ctx, cancel: func() {}}
+	r := &run{ctx: ctx, cancel: func() {}, cfg: p.cfg.Load()}
 	var refused error
 	if err := p.ask(ctx, func(now time.Time) {
 		switch {

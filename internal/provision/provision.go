@@ -25,8 +25,8 @@ const (
 
 // Deps is what the leader's side is given.
 //
-// Post, Queue, Members, Info, Load, Record, Raise, Clear and HandOver are the loop's: everything but Post is called only
-// inside it, and must not wait. Call, Lease, MemberKey, Cluster and Commit are called from any goroutine.
+// Post, Queue, Members, Info, Load, Record, Raise, Clear, Means and HandOver are the loop's: everything but Post is called
+// only inside it, and must not wait. Call, Lease, MemberKey, Cluster and Commit are called from any goroutine.
 type Deps struct {
 	// Post runs a function on the node's event loop; now keeps its monotonic reading. It must run whatever is posted
 	// until Stop has returned.
@@ -56,33 +56,38 @@ type Deps struct {
 	// Raise and Clear set and end a condition; nil: nobody is told.
 	Raise func(condition, detail string)
 	Clear func(condition string)
-	// HandOver asks for another leader because this one has nothing to provision with; nil: nobody is asked.
+	// Means is told, after each look, why this node could not provision a machine if it led; nil: it could. Whether it leads
+	// makes no difference. nil: nobody is told.
+	Means func(err error)
+	// HandOver asks for another leader because this one has nothing to provision with: after each look that found nothing,
+	// while no machine is worked. nil: nobody is asked.
 	HandOver func(why string)
 	Logger   *slog.Logger // nil: none
 }
 
 // Provisioner is the leader's side. Its methods may be called from any goroutine.
 type Provisioner struct {
-	cfg  Config
+	cfg  atomic.Pointer[Config] // complete; what it points to is not changed
 	deps Deps
 	log  *slog.Logger
 	m    *metrics
 
-	ctx      context.Context // ends when Stop has waited long enough
-	cancel   context.CancelFunc
-	quit     chan struct{}
-	stopping atomic.Bool
-	stopOnce sync.Once
-	working  sync.WaitGroup // the workers
-	wg       sync.WaitGroup // everything else
-	wake     chan time.Duration
-	busy     atomic.Int64
+	ctx         context.Context // ends when Stop has waited long enough
+	cancel      context.CancelFunc
+	quit        chan struct{}
+	stopping    atomic.Bool
+	quiesceOnce sync.Once
+	working     sync.WaitGroup // the workers
+	wg          sync.WaitGroup // everything else
+	wake        chan time.Duration
+	busy        atomic.Int64
 
 	// The loop's.
 	leading     bool
 	leadCtx     context.Context
 	leadCancel  context.CancelFunc
 	idle        []*worker
+	crew        int    // workers that there are, those that are to end at their next boundary left out
 	ready       []*run // probed, waiting for a worker
 	slow        []*run // to be probed for the second time
 	probing     int
@@ -102,6 +107,7 @@ type Provisioner struct {
 // run is one machine that was picked up.
 type run struct {
 	job       queue.Job
+	cfg       *Config // as it was when the machine was picked up
 	info      HelperContext
 	bootID    string
 	ctx       context.Context
@@ -132,17 +138,58 @@ func Start(ctx context.Context, cfg Config, deps Deps) (*Provisioner, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Provisioner{cfg: cfg, deps: deps, log: deps.Logger.With("component", "provisioner"), m: newMetrics(),
+	p := &Provisioner{deps: deps, log: deps.Logger.With("component", "provisioner"), m: newMetrics(),
 		quit: make(chan struct{}), wake: make(chan time.Duration, 1), runs: map[string]*run{},
 		awaiting: map[string]*pending{}, events: map[string]eventMark{}, always: map[string]bool{}, clashes: map[string]bool{}}
+	p.cfg.Store(&cfg)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.leadCtx, p.leadCancel = context.WithCancel(p.ctx)
 	p.log.Info("provisioner started", "workers", cfg.Workers, "interval", cfg.Interval, "listens_for", cfg.Component)
 	p.wg.Go(p.keepTime)
+	p.crew = cfg.Workers
 	for range cfg.Workers {
 		p.working.Go(p.work)
 	}
+	p.post(p.tick) // the first look at what there is to provision with
 	return p, nil
+}
+
+// Configure takes another configuration into use, of which the machines that are worked know nothing yet. One that cannot
+// be used is passed over, and said. Whether its helper or its default can be used is looked at right away.
+func (p *Provisioner) Configure(cfg Config) {
+	if err := cfg.check(); err != nil {
+		p.log.Warn("a configuration of provisioning is passed over", "error", err.Error())
+		return
+	}
+	p.post(func(now time.Time) {
+		if p.stopping.Load() {
+			return
+		}
+		p.cfg.Store(&cfg)
+		p.deps.Queue.Configure(cfg.Interval, cfg.QueueCap)
+		p.man()
+		p.nextRound = now
+		p.after(now)
+	})
+}
+
+// man brings the workers to the number that is configured: one that has a machine in hand ends after it.
+func (p *Provisioner) man() {
+	want := p.cfg.Load().Workers
+	for p.crew < want {
+		p.crew++
+		p.working.Go(p.work)
+	}
+	for p.crew > want && len(p.idle) > 0 {
+		p.dismiss(p.idle[len(p.idle)-1])
+		p.idle = p.idle[:len(p.idle)-1]
+	}
+}
+
+// dismiss ends a worker that is idle.
+func (p *Provisioner) dismiss(w *worker) {
+	p.crew--
+	close(w.hand)
 }
 
 // post runs f on the loop.
@@ -223,7 +270,6 @@ func (p *Provisioner) lost() {
 	if p.nothing != "" {
 		p.nothing = ""
 		p.clearCondition("provisioning-paused")
-		p.clearCondition("provisioning-helper-missing")
 	}
 	p.log.Info("leadership lost: provisioning ends here")
 }
@@ -275,9 +321,11 @@ func (p *Provisioner) after(now time.Time) {
 			p.log.Warn("machine did not confirm its configuration", "id", id)
 			p.record(now, id)
 		}
-		if now.Sub(p.nextRound) >= 0 {
-			p.nextRound = now.Add(p.cfg.Interval)
-			p.begin()
+	}
+	if now.Sub(p.nextRound) >= 0 {
+		p.nextRound = now.Add(p.cfg.Load().Interval)
+		p.begin()
+		if p.leading {
 			p.checkFailing()
 		}
 	}
@@ -286,11 +334,8 @@ func (p *Provisioner) after(now time.Time) {
 }
 
 func (p *Provisioner) rearm(now time.Time) {
-	if !p.leading {
-		return
-	}
 	next := p.nextRound
-	if t := p.deps.Queue.Next(now); !t.IsZero() && t.Sub(next) < 0 {
+	if t := p.deps.Queue.Next(now); p.leading && !t.IsZero() && t.Sub(next) < 0 {
 		next = t
 	}
 	d := max(next.Sub(now), 0)
@@ -304,15 +349,21 @@ func (p *Provisioner) rearm(now time.Time) {
 	}
 }
 
-// begin starts a timed round, after a look at what there is to provision with. That look reads a disk, so it is not the
-// loop's.
+// begin looks at what there is to provision with, also where this node does not lead, and starts a leader's timed round.
+// The look reads a disk, so it is not the loop's.
 func (p *Provisioner) begin() {
-	lead := p.leadCtx
-	cfg := p.cfg
+	lead, leading := p.leadCtx, p.leading
+	cfg := p.cfg.Load()
 	p.wg.Go(func() {
 		err := cfg.usable()
 		p.post(func(now time.Time) {
-			if lead.Err() != nil {
+			if p.cfg.Load() != cfg {
+				return // another look is on its way
+			}
+			if p.deps.Means != nil && !p.stopping.Load() {
+				p.deps.Means(err)
+			}
+			if lead.Err() != nil || !leading {
 				return
 			}
 			p.checkMeans(err)
@@ -333,20 +384,18 @@ func (p *Provisioner) checkMeans(err error) {
 		p.nothing = ""
 		p.deps.Queue.Resume(queue.PauseNothingToProvisionWith)
 		p.clearCondition("provisioning-paused")
-		p.clearCondition("provisioning-helper-missing")
 		p.log.Info("provisioning resumes: there is a helper or a default again")
 	case err != nil && p.nothing == "":
 		p.nothing = err.Error()
 		p.deps.Queue.Pause(queue.PauseNothingToProvisionWith)
-		if err == ErrNothing {
-			p.raise("provisioning-paused", p.nothing)
-		} else {
-			p.raise("provisioning-helper-missing", p.nothing)
-		}
+		p.raise("provisioning-paused", p.nothing)
 		p.log.Warn("provisioning pauses: this leader has nothing to provision with", "why", p.nothing)
-		if p.deps.HandOver != nil {
-			p.deps.HandOver(p.nothing)
-		}
+	case err != nil && p.nothing != err.Error():
+		p.nothing = err.Error()
+		p.raise("provisioning-paused", p.nothing)
+	}
+	if p.nothing != "" && p.busy.Load() == 0 && p.deps.HandOver != nil {
+		p.deps.HandOver(p.nothing)
 	}
 }
 
@@ -381,9 +430,6 @@ func (p *Provisioner) clearCondition(condition string) {
 		p.deps.Clear(condition)
 	}
 }
-
-// HelperUsable says why this node could not provision a machine if it led; nil: it could.
-func (p *Provisioner) HelperUsable() error { return p.cfg.usable() }
 
 // SessionUp says that a member has a session: one that was unreachable is due now.
 func (p *Provisioner) SessionUp(id string) {
@@ -471,12 +517,14 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 	})
 }
 
-// Stop ends everything: workers stop at their next stage's boundary, and at once after StopPatience or when ctx ends.
-// When it returns, no goroutine and no helper of this provisioner is left.
-func (p *Provisioner) Stop(ctx context.Context) {
-	p.stopOnce.Do(func() {
+// Quiesce begins the stop of a node that may still lead: nothing is begun any more, and what runs has reached its next
+// stage's boundary when it returns, or StopPatience or ctx has ended. Only then is leadership handed over: another leader
+// would begin with machines that are still worked here.
+func (p *Provisioner) Quiesce(ctx context.Context) {
+	p.quiesceOnce.Do(func() {
 		p.stopping.Store(true)
 		patience, cancel := context.WithTimeout(ctx, StopPatience)
+		defer cancel()
 		// After this turn of the loop nothing is started any more, so that what runs can be waited for.
 		paused := make(chan struct{})
 		p.post(func(time.Time) { p.deps.Queue.Pause(queue.PauseStopping); close(paused) })
@@ -486,15 +534,22 @@ func (p *Provisioner) Stop(ctx context.Context) {
 		}
 		close(p.quit)
 		idle := make(chan struct{})
-		go func() { p.working.Wait(); close(idle) }()
+		p.wg.Go(func() { p.working.Wait(); close(idle) })
 		select {
 		case <-idle:
 		case <-patience.Done():
+			if busy := p.busy.Load(); busy > 0 {
+				p.log.Warn("machines are still worked; their runs are cancelled within a stage", "machines", busy)
+			}
 		}
-		cancel()
-		p.cancel()
-		<-idle
 	})
+}
+
+// Stop ends everything: workers stop at their next stage's boundary, and at once after StopPatience or when ctx ends.
+// When it returns, no goroutine and no helper of this provisioner is left.
+func (p *Provisioner) Stop(ctx context.Context) {
+	p.Quiesce(ctx)
+	p.cancel()
 	p.working.Wait()
 	p.wg.Wait()
 }

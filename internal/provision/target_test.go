@@ -113,9 +113,9 @@ func TestWithRealTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("a is provisioned again", func() bool { return f.value("provisioned_total", "") == 4 })
-	f.sync(func(time.Time) {
-		f.p.cfg.Default = `{"configuration":{"a":"b"},"pace":{"files":{"../../outside":{"text":"x"}}}}`
-	})
+	other := *f.p.cfg.Load()
+	other.Default = `{"configuration":{"a":"b"},"pace":{"files":{"../../outside":{"text":"x"}}}}`
+	f.p.Configure(other)
 	if _, err := f.p.Reprovision(context.Background(), "a"); err != nil {
 		t.Fatal(err)
 	}

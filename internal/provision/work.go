@@ -28,7 +28,7 @@ func (p *Provisioner) dispatch(now time.Time) {
 		p.busy.Add(1)
 		w.hand <- r
 	}
-	for len(p.ready) < p.cfg.Workers && p.probing < ProbesAtOnce {
+	for len(p.ready) < p.cfg.Load().Workers && p.probing < ProbesAtOnce {
 		if len(p.slow) > 0 && p.probing2 < SecondProbes {
 			p.probeSlow()
 			continue
@@ -41,7 +41,7 @@ func (p *Provisioner) dispatch(now time.Time) {
 		if !ok {
 			return
 		}
-		r := &run{job: job, info: p.deps.Info(job.ID), bootID: job.BootID}
+		r := &run{job: job, cfg: p.cfg.Load(), info: p.deps.Info(job.ID), bootID: job.BootID}
 		r.ctx, r.cancel = context.WithCancel(p.leadCtx)
 		p.runs[job.ID] = r
 		p.probe(r)
@@ -133,8 +133,10 @@ func (p *Provisioner) work() {
 			select {
 			case r = <-w.hand: // handed in the same moment; the cycle ends at its first boundary
 			default:
-				return
 			}
+		}
+		if r == nil {
+			return // there is to be one worker less, or the node stops
 		}
 		res, digest := p.cycle(r)
 		if res.Outcome == queue.OutcomeError && r.ctx.Err() != nil {
@@ -144,7 +146,11 @@ func (p *Provisioner) work() {
 		p.busy.Add(-1)
 		p.post(func(now time.Time) {
 			p.finish(now, r, res, digest)
-			p.idle = append(p.idle, w)
+			if p.crew > p.cfg.Load().Workers {
+				p.dismiss(w)
+			} else {
+				p.idle = append(p.idle, w)
+			}
 			p.after(now)
 		})
 	}

@@ -10,7 +10,7 @@ func (q *Queue) Check() error {
 			current[it.id]++
 		}
 	}
-	if len(q.heap) > q.cfg.Capacity {
+	if len(q.heap) > q.cfg.Capacity+q.surplus {
 		return fmt.Errorf("the heap holds %d of %d", len(q.heap), q.cfg.Capacity)
 	}
 	for id, e := range q.entries {

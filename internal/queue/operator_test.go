@@ -199,3 +199,26 @@ func TestAskedStaysUntilConfirmed(t *testing.T) {
 	add(t, q, now, seen("a", now), Admitted)
 	next(false, failed)
 }
+
+// TestConfigureQueue: what waits beyond a smaller capacity stays and is worked; nothing is admitted until it has drained.
+func TestConfigureQueue(t *testing.T) {
+	q := leading(4)
+	for _, id := range []string{"a", "b", "c"} {
+		add(t, q, t0, seen(id, t0), Admitted)
+	}
+	q.Configure(2*time.Minute, 1)
+	sound(t, q)
+	add(t, q, t0, seen("d", t0), Full)
+	add(t, q, t0, seen("a", t0.Add(-119*time.Second)), Duplicate) // the interval is another one too
+	for _, id := range []string{"a", "b"} {
+		finish(t, q, t0, take(t, q, t0, id), Result{Outcome: OutcomeUpgraded})
+	}
+	c := take(t, q, t0.Add(4*time.Minute), "c") // exactly two of the new intervals
+	finish(t, q, t0.Add(4*time.Minute), c, Result{Outcome: OutcomeUpgraded})
+	finish(t, q, t0.Add(4*time.Minute), take(t, q, t0.Add(4*time.Minute), "d"), Result{Outcome: OutcomeUpgraded})
+	q.Configure(0, 0)
+	if q.cfg.Interval != MinInterval || q.cfg.Capacity != DefaultCapacity {
+		t.Errorf("%+v", q.cfg)
+	}
+	sound(t, q)
+}

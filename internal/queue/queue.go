@@ -88,6 +88,7 @@ type Queue struct {
 	entries  map[string]*entry
 	busy     map[string]uint64 // what workers hold, also after the map was emptied under them
 	heap     work
+	surplus  int // entries that the heap held beyond a capacity that became smaller
 	memory   map[string]*memory
 	holds    timers
 	dues     timers
@@ -112,9 +113,20 @@ func New(cfg Config) *Queue {
 	return q
 }
 
+// Configure takes another interval and another capacity into use, as New does. What waits beyond a smaller capacity stays;
+// nothing is admitted before it has drained.
+func (q *Queue) Configure(interval time.Duration, capacity int) {
+	q.cfg.Interval = max(interval, MinInterval)
+	if q.cfg.Capacity = capacity; capacity < 1 {
+		q.cfg.Capacity = DefaultCapacity
+	}
+	q.surplus = max(0, len(q.heap)-q.cfg.Capacity)
+}
+
 func (q *Queue) clear() {
 	q.entries = map[string]*entry{}
 	q.heap = nil
+	q.surplus = 0
 	q.holds, q.dues = nil, nil
 	q.overflow = overflow{}
 }

@@ -40,6 +40,7 @@ type Announce struct {
 	ConfigDigest string            `json:"config_digest,omitempty"` // hex, or empty
 	Wants        bool              `json:"wants,omitempty"`         // wants provisioning
 	WantsWhy     string            `json:"wants_why,omitempty"`
+	Provisions   bool              `json:"provisions,omitempty"` // it has a helper or a default that it could use, were it to lead
 }
 
 // RosterVoter is a voter as a joiner needs it.

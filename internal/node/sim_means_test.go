@@ -1,0 +1,134 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pace-node/internal/config"
+	"pace-node/internal/fleet"
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
+
+func (s *sim) set(n *Node, name, value string) error {
+	return s.cluster(n, wire.ClusterRequest{Op: "set", Name: name, Value: value})
+}
+
+// TestSimProfile: a setting of the fleet gives every voter its helper, takes the queue up that had nothing to provision with,
+// and says before it matters where it cannot be used.
+func TestSimProfile(t *testing.T) {
+	simulate(t, 471, func(t *testing.T, s *sim) {
+		a := s.voters(3)
+		b, c := s.nodes[1], s.nodes[2]
+		d := s.boot(3)
+		s.joined(a, d)
+		s.want(10*time.Second, "the leader says that it has nothing to provision with", func() bool { _, ok := condition(a, "provisioning-paused"); return ok })
+		time.Sleep(3 * time.Minute)
+		for _, n := range s.nodes {
+			if detail, ok := condition(n, "provisioning-helper-missing"); ok {
+				t.Errorf("%s: nobody provisions in this fleet, and it says %q", n.name, detail)
+			}
+		}
+		if s.metric(a, "pace_provision_paused") != 1 || counted(a, queue.CountDiscovered) != 0 {
+			t.Error("the queue runs")
+		}
+		for value, says := range map[string]string{
+			`{"provision-wrokers":"2"}`:     "provision-workers",
+			`{"provision-interval":"1s"}`:   "provision-interval",
+			`{"provision-mode":"always"}`:   "each machine's own",
+			`{"provision-workers":"many"}`:  "provision-workers",
+			`{"provision-workers":"2"`:      "no JSON object",
+			`{"log-level":"debug"}`:         "no provision- option",
+			`{"provision-component":"a.b"}`: "provision-component",
+		} {
+			if err := s.set(a, fleet.SettingProvisioning, value); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want %q", value, err, says)
+			}
+		}
+		answer := filepath.Join(s.dir, "answer.json")
+		s.must(os.WriteFile(answer, []byte(`{"configuration":{"a":"b"}}`), 0o600))
+		profile := fmt.Sprintf(`{"provision-default":%q,"provision-workers":"3"}`, answer)
+		s.must(s.set(a, fleet.SettingProvisioning, profile))
+		s.want(5*time.Second, "everybody is provisioned", func() bool {
+			return provisioned(a, a) && provisioned(b, a) && provisioned(c, a) && provisioned(d, a)
+		})
+		if _, ok := condition(a, "provisioning-paused"); ok {
+			t.Error("the condition stands")
+		}
+
+		// Another leader has it as well.
+		s.halt(0)
+		var lead *Node
+		s.want(10*time.Second, "another leads", func() bool { lead = s.leading(); return lead != nil })
+		s.want(10*time.Second, "it takes a wish", func() bool {
+			_, err := lead.Queue(t.Context(), local, wire.QueueRequest{Op: "reprovision", ID: d.id})
+			return err == nil
+		})
+		s.want(10*time.Second, "the next leader provisions with it", func() bool { return s.metric(lead, "pace_provision_provisioned_total") == 1 })
+
+		// It cannot be used any more: every voter says so, a learner does not.
+		s.must(os.Remove(answer))
+		for _, n := range []*Node{b, c} {
+			s.want(2*time.Minute, n.name+" says that it could not provision", func() bool {
+				detail, ok := condition(n, "provisioning-helper-missing")
+				return ok && strings.Contains(detail, "no such file")
+			})
+		}
+		if detail, ok := condition(d, "provisioning-helper-missing"); ok {
+			t.Errorf("a learner says %q", detail)
+		}
+		s.must(s.set(lead, fleet.SettingProvisioning, ""))
+		s.want(10*time.Second, "the setting is gone", func() bool { return s.metric(lead, "pace_provision_paused") == 1 })
+	})
+}
+
+// TestSimLeaderWithoutMeansHandsOver: a leader with nothing to provision with parks nobody and has the voter lead that
+// announced that it can; one that could and cannot any more does the same.
+func TestSimLeaderWithoutMeansHandsOver(t *testing.T) {
+	simulate(t, 472, func(t *testing.T, s *sim) {
+		paths := []string{filepath.Join(s.dir, "b.json"), filepath.Join(s.dir, "c.json")}
+		with := func(path string) tweak {
+			return func(c *Config) {
+				c.Settings.Provision.Default = path
+				c.Settings.Typed = map[string]config.Origin{"provision-default": config.OriginFlag}
+			}
+		}
+		for _, path := range paths {
+			s.must(os.WriteFile(path, []byte(`{"configuration":{"a":"b"}}`), 0o600))
+		}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b, c := s.boot(1, with(paths[0])), s.boot(2, with(paths[1]))
+		s.joined(a, b)
+		s.joined(a, c)
+		s.must(os.Remove(paths[1]))
+		s.want(2*time.Minute, "the other's default is gone", func() bool { return !c.provisions.Load() })
+		s.promote(a, c)
+		time.Sleep(3 * time.Minute)
+		if !a.isLeader() {
+			t.Fatal("it handed leadership to one that cannot either")
+		}
+		s.promote(a, b)
+		s.want(90*time.Second, "the one that can leads", func() bool { return s.leading() == b })
+		s.want(time.Minute, "it provisions", func() bool { return provisioned(a, b) && provisioned(b, b) && provisioned(c, b) })
+		for _, n := range []*Node{a, c} {
+			s.want(2*time.Minute, n.name+" says that it could not", func() bool { _, ok := condition(n, "provisioning-helper-missing"); return ok })
+		}
+
+		s.must(os.WriteFile(paths[1], []byte(`{"configuration":{"c":"d"}}`), 0o600))
+		s.want(2*time.Minute, "the other can again", func() bool { _, ok := condition(c, "provisioning-helper-missing"); return !ok && c.provisions.Load() })
+		s.must(os.Remove(paths[0]))
+		s.want(2*time.Minute, "it leads", func() bool { return s.leading() == c })
+		s.want(5*time.Second, "the other's queue ended", func() bool { _, ok := condition(b, "provisioning-paused"); return !ok })
+		s.never(5*time.Minute, "leadership moves on", func() bool { return s.leading() != c })
+		for _, n := range s.nodes {
+			if m, _ := c.View().Member(n.id); m.Provision.Parked || m.Provision.LastError != "" {
+				t.Errorf("%s: %+v", n.name, m.Provision)
+			}
+		}
+	})
+}
