@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -85,6 +86,27 @@ func TestVerifiedReports(t *testing.T) {
 		if !slices.Contains(reports, id) {
 			t.Errorf("docs/verified.md has a row for %s, which this test does not know", id)
 		}
+	}
+}
+
+// TestVerifiedFieldCases: each field case of formation has one row, in order, which names a test (TestWords holds that it is
+// there), or says that it is not verified and why.
+func TestVerifiedFieldCases(t *testing.T) {
+	const cases = 36
+	row := regexp.MustCompile(`(?m)^\| (P\d\d) \| ([^|]+) \| ([^|]+) \|$`)
+	var found []string
+	for _, m := range row.FindAllStringSubmatch(chapter(t, verified(t), "Field cases of formation"), -1) {
+		found = append(found, m[1])
+		if !test.MatchString(m[3]) && !strings.Contains(m[3], "*not verified*") {
+			t.Errorf("%s names no test, and does not say that it is not verified: %s", m[1], m[3])
+		}
+	}
+	var want []string
+	for i := 1; i <= cases; i++ {
+		want = append(want, fmt.Sprintf("P%02d", i))
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("the rows are %q, want %q", found, want)
 	}
 }
 

@@ -238,14 +238,28 @@ func (p *Datagrams) Relist() bool {
 	}
 	p.mu.Lock()
 	changed := route != p.defaultRoute || !slices.Equal(choices, p.choices)
+	other := !slices.Equal(usedOf(choices), usedOf(p.choices))
 	p.choices, p.defaultRoute = choices, route
 	p.mu.Unlock()
 	// Asked even without a change: an address whose socket could not be opened is tried again.
 	p.complain(p.answer.adopt(choices))
+	// Containers come and go: what is not about beacons is said once a minute.
 	if changed {
-		p.announce("interfaces changed", choices)
+		if _, due := p.noise.due(time.Now(), "interfaces"); other || due {
+			p.announce("interfaces changed", choices)
+		}
 	}
 	return changed
+}
+
+// usedOf are those that carry beacons.
+func usedOf(choices []InterfaceChoice) (used []InterfaceChoice) {
+	for _, c := range choices {
+		if c.Used {
+			used = append(used, c)
+		}
+	}
+	return used
 }
 
 // announced bounds the interfaces that one line names.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -238,25 +239,64 @@ func (n *Node) broadcast(a netip.Addr) bool {
 	return false
 }
 
-// sayInterfaces says which interfaces discovery beacons on, and why each other one was passed over.
+// interfacesSaid bounds the interfaces that have a line of their own at the start: a host of containers has hundreds.
+const interfacesSaid = 32
+
+// sayInterfaces says at the start which interfaces discovery beacons on, and why each other one was passed over; later only
+// which one is used that was not. What else changes is one line of netio's, once a minute.
 func (n *Node) sayInterfaces() {
 	if n.port == nil {
 		n.board.Set(n.discoveryOff != "", "discovery-no-interface", "discovery is off until the next start: "+n.discoveryOff)
 		return
 	}
-	choices, used := n.port.Interfaces(), 0
-	n.choices = choices
-	var passed []string
-	for _, c := range choices {
+	before := n.choices
+	n.choices = n.port.Interfaces()
+	used, said := 0, 0
+	for _, c := range n.choices {
 		if c.Used {
 			used++
-			n.log.Info("interface used for discovery", "interface", c.Name, "address", c.Addr.String(), "broadcast", c.Broadcast.String())
+			if !slices.ContainsFunc(before, func(o netio.InterfaceChoice) bool { return o.Used && o.Name == c.Name && o.Addr == c.Addr }) {
+				n.log.Info("interface used for discovery", "interface", c.Name, "address", c.Addr.String(), "broadcast", c.Broadcast.String())
+			}
 			continue
 		}
-		n.log.Info("interface passed over", "interface", c.Name, "address", c.Addr.String(), "why", c.Why)
-		if why := c.Name + ": " + c.Why; !slices.Contains(passed, why) { // two addresses are often passed over for one reason
-			passed = append(passed, why)
+		if said++; len(before) > 0 || said > interfacesSaid {
+			continue
+		}
+		address := "none"
+		if c.Addr.IsValid() {
+			address = c.Addr.String()
+		}
+		n.log.Info("interface passed over", "interface", c.Name, "address", address, "why", c.Why)
+	}
+	if len(before) == 0 && said > interfacesSaid {
+		n.log.Info("more interfaces passed over", "more", said-interfacesSaid)
+	}
+	n.board.Set(used == 0, "discovery-no-interface", "no interface can carry a beacon, which needs IPv4 and broadcast: "+passedOver(n.choices))
+}
+
+// passedOver is why no interface is used, reason by reason, with some of the names each.
+func passedOver(choices []netio.InterfaceChoice) string {
+	const named = 4
+	var reasons []string
+	names := map[string][]string{}
+	for _, c := range choices {
+		if c.Used {
+			continue
+		}
+		if names[c.Why] == nil {
+			reasons = append(reasons, c.Why)
+		}
+		if !slices.Contains(names[c.Why], c.Name) { // two addresses are often passed over for one reason
+			names[c.Why] = append(names[c.Why], c.Name)
 		}
 	}
-	n.board.Set(used == 0, "discovery-no-interface", "no interface can carry a beacon, which needs IPv4 and broadcast: "+strings.Join(passed, "; "))
+	for i, why := range reasons {
+		list, more := names[why], ""
+		if len(list) > named {
+			list, more = list[:named], fmt.Sprintf(" and %d more", len(list)-named)
+		}
+		reasons[i] = strings.Join(list, ", ") + more + ": " + why
+	}
+	return strings.Join(reasons, "; ")
 }

@@ -332,3 +332,41 @@ func TestSimLongSilence(t *testing.T) {
 		}
 	})
 }
+
+// TestSimPromotionThatStandsStill is field case P25: a machine that is to be a voter and is not there counts for nothing:
+// with one of three voters cut off the others write on, and the next machine is promoted meanwhile.
+func TestSimPromotionThatStandsStill(t *testing.T) {
+	simulate(t, 236, func(t *testing.T, s *sim) {
+		a := s.voters(3)
+		gone, fresh := s.boot(3), s.boot(4)
+		s.joined(a, gone)
+		s.joined(a, fresh)
+		s.halt(3)
+		s.must(s.asked(s.led(s.nodes[:3]...), wire.ClusterRequest{Op: "admit", ID: gone.id, Endpoint: "10.77.0.99:6680"}))
+		s.want(2*time.Minute, "the leader says so", func() bool {
+			lead := s.leading()
+			if lead == nil {
+				return false
+			}
+			detail, ok := condition(lead, "promotion-stalled")
+			return ok && strings.Contains(detail, gone.id)
+		})
+		lead := s.led(s.nodes[:3]...)
+		other := slices.IndexFunc(s.nodes[:3], func(n *Node) bool { return n != lead })
+		s.cut(between(other))
+		s.must(s.write(lead, "9"))
+		s.cut(nil)
+		lead = s.led(s.nodes[:3]...)
+		began := time.Now()
+		s.promote(lead, fresh)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("it took %s beside one that stands still", took)
+		}
+		if got := roleIn(lead, gone); got != fleet.RoleVoterPending {
+			t.Errorf("the one that is not there is %s", got)
+		}
+		if got := lead.serving.Load().cons.Seats(); len(got) != 4 || got[gone.id] != fleet.SeatNone {
+			t.Errorf("raft holds %v", got)
+		}
+	})
+}

@@ -1,11 +1,13 @@
 package node
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"pace-node/internal/netio"
 	"pace-node/internal/netsim"
 )
 
@@ -73,4 +75,18 @@ func TestSimAnsweringPortBlocked(t *testing.T) {
 		s.segment.Hostile(nil)
 		s.want(time.Minute, "nothing of it any more", func() bool { _, ok := condition(b, unprovenCondition); return !ok })
 	})
+}
+
+// TestPassedOver: a host with hundreds of interfaces names some of each reason.
+func TestPassedOver(t *testing.T) {
+	choices := []netio.InterfaceChoice{{Name: "lo", Why: "loopback"}, {Name: "lo", Why: "loopback"}, {Name: "eth0", Why: "used", Used: true}}
+	for i := range 300 {
+		choices = append(choices, netio.InterfaceChoice{Name: fmt.Sprint("v", i), Why: "no IPv4"})
+	}
+	if got, want := passedOver(choices), "lo: loopback; v0, v1, v2, v3 and 296 more: no IPv4"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := passedOver(nil); got != "" {
+		t.Errorf("%q of none", got)
+	}
 }

@@ -47,7 +47,7 @@ func TestThreeStartedInTurnFormOneFleet(t *testing.T) {
 	})
 }
 
-func TestTenPoweredOnTogetherEndAsOneFleet(t *testing.T) {
+func TestTenPoweredOnTogetherEndAsOneFleet(t *testing.T) { // field cases P15 and P23: ten machines on one hardware
 	const machines = 10
 	l := newLAN(t, machines)
 	nodes := make([]*node, machines)
@@ -92,5 +92,15 @@ func TestTenPoweredOnTogetherEndAsOneFleet(t *testing.T) {
 	d, err := founder.cluster()
 	if err != nil || len(d.Members) != machines {
 		t.Fatalf("the founder lists %d members (%v), want %d", len(d.Members), err, machines)
+	}
+	ids := map[string]bool{}
+	for _, n := range nodes {
+		ids[n.id()] = true
+		if s, err := n.status(); err != nil || s.has("identity-cloned") || s.has("identity-clash") {
+			t.Errorf("%v: %s calls somebody a copy: %+v", err, n.name, s.Conditions)
+		}
+	}
+	if len(ids) != machines {
+		t.Errorf("%d machines have %d ids", machines, len(ids))
 	}
 }

@@ -145,65 +145,68 @@ func TestThreatPin(t *testing.T) {
 		p.inMode("learner", a)
 		m.neverAsked(p)
 	})
-	t.Run("Answer the node's Enroll", func(t *testing.T) {
+	t.Run("Answer the node's Enroll, or redirect it to a leader of its choosing", func(t *testing.T) {
 		t.Parallel()
-		for _, pinned := range []bool{false, true} {
-			t.Run(fmt.Sprintf("pinned %v", pinned), func(t *testing.T) {
-				t.Parallel()
-				l := newLAN(t, 3)
-				a := l.hosts[0].start(t, "alder")
-				nextSecond(t)
-				id := a.clusterID()
-				args := []string{metered}
-				if pinned {
-					args = append(args, "--fleet-id="+a.pin())
-				}
-				n := l.hosts[1].start(t, "asker", args...)
-				n.asks(a)
-				// Somebody else is where the leader was.
-				a.kill()
-				a.host.cut()
-				l.hosts[2].readdress(l.hosts[0].addr.String() + "/16")
-				n.host.ip("neigh", "flush", "all") // as its next entry would tell it in half a minute
-				m, _ := l.hosts[2].impostor(t, lie{Seed: [32]byte{4}, Cluster: id, Answer: "approve", Mute: true})
-				if !pinned { // its approval is taken
-					m.has("enroll", n.key().Public())
-					n.inMode("learner", nil)
-					return
-				}
-				// Refused unless a pinned voter signed it.
-				n.refusesNaming(id, m.key().Public().String())
-				n.inMode("pending", nil)
-				m.neverAsked(n)
-			})
-		}
-	})
-	t.Run("redirect it to a leader of its choosing", func(t *testing.T) {
-		t.Parallel()
-		for _, pinned := range []bool{false, true} {
-			t.Run(fmt.Sprintf("pinned %v", pinned), func(t *testing.T) {
-				t.Parallel()
-				l := newLAN(t, 3)
-				id := fmt.Sprintf("%032x", 0xfee7)
-				chosen, _ := l.hosts[1].impostor(t, lie{Seed: [32]byte{5}, Cluster: id, Created: 1, Answer: "approve", Mute: true})
-				first, _ := l.hosts[0].impostor(t, lie{Seed: [32]byte{6}, Cluster: id, Created: 1, Answer: "redirect", To: chosen.endpoint()})
-				args := []string{metered}
-				if pinned {
-					args = append(args, "--fleet-id="+pinOf(id, first.key().Public()))
-				}
-				n := l.hosts[2].start(t, "asker", args...)
-				first.has("enroll", n.key().Public())
-				if !pinned {
-					chosen.has("enroll", n.key().Public())
-					n.inMode("learner", nil)
-					return
-				}
-				// A leader whose key is not pinned is never asked, and the refusal names the key to add.
-				n.refusesNaming(id, chosen.key().Public().String())
-				n.inMode("pending", nil)
-				chosen.neverAsked(n)
-			})
-		}
+		t.Run("answers", func(t *testing.T) {
+			t.Parallel()
+			for _, pinned := range []bool{false, true} {
+				t.Run(fmt.Sprintf("pinned %v", pinned), func(t *testing.T) {
+					t.Parallel()
+					l := newLAN(t, 3)
+					a := l.hosts[0].start(t, "alder")
+					nextSecond(t)
+					id := a.clusterID()
+					args := []string{metered}
+					if pinned {
+						args = append(args, "--fleet-id="+a.pin())
+					}
+					n := l.hosts[1].start(t, "asker", args...)
+					n.asks(a)
+					// Somebody else is where the leader was.
+					a.kill()
+					a.host.cut()
+					l.hosts[2].readdress(l.hosts[0].addr.String() + "/16")
+					n.host.ip("neigh", "flush", "all") // as its next entry would tell it in half a minute
+					m, _ := l.hosts[2].impostor(t, lie{Seed: [32]byte{4}, Cluster: id, Answer: "approve", Mute: true})
+					if !pinned { // its approval is taken
+						m.has("enroll", n.key().Public())
+						n.inMode("learner", nil)
+						return
+					}
+					// Refused unless a pinned voter signed it.
+					n.refusesNaming(id, m.key().Public().String())
+					n.inMode("pending", nil)
+					m.neverAsked(n)
+				})
+			}
+		})
+		t.Run("redirects", func(t *testing.T) {
+			t.Parallel()
+			for _, pinned := range []bool{false, true} {
+				t.Run(fmt.Sprintf("pinned %v", pinned), func(t *testing.T) {
+					t.Parallel()
+					l := newLAN(t, 3)
+					id := fmt.Sprintf("%032x", 0xfee7)
+					chosen, _ := l.hosts[1].impostor(t, lie{Seed: [32]byte{5}, Cluster: id, Created: 1, Answer: "approve", Mute: true})
+					first, _ := l.hosts[0].impostor(t, lie{Seed: [32]byte{6}, Cluster: id, Created: 1, Answer: "redirect", To: chosen.endpoint()})
+					args := []string{metered}
+					if pinned {
+						args = append(args, "--fleet-id="+pinOf(id, first.key().Public()))
+					}
+					n := l.hosts[2].start(t, "asker", args...)
+					first.has("enroll", n.key().Public())
+					if !pinned {
+						chosen.has("enroll", n.key().Public())
+						n.inMode("learner", nil)
+						return
+					}
+					// A leader whose key is not pinned is never asked, and the refusal names the key to add.
+					n.refusesNaming(id, chosen.key().Public().String())
+					n.inMode("pending", nil)
+					chosen.neverAsked(n)
+				})
+			}
+		})
 	})
 }
 
