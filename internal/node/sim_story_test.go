@@ -236,6 +236,11 @@ func (x *teller) perform(step simfleet.Step) {
 		x.power(i)
 	case simfleet.ActCrash:
 		x.down(i)
+	case simfleet.ActStop:
+		if x.nodes[i] != nil {
+			x.locked(func() { x.check.WindowEnds(x.nodes[i].View().Cluster(), name(i), x.now()) })
+			x.halt(i)
+		}
 	case simfleet.ActCut:
 		island := append(simfleet.Group(step.Arg), i)
 		x.cut(func(a, b int) bool { return slices.Contains(island, a) != slices.Contains(island, b) })
@@ -277,7 +282,8 @@ func (x *teller) down(i int) {
 	}
 	x.locked(func() { x.check.WindowEnds(x.nodes[i].View().Cluster(), name(i), x.now()) })
 	x.net.Vanish(addrOf(i))
-	x.halt(i)
+	<-x.nodes[i].Done() // it stops by itself, since it has lost its port: two that stop it would wait for one another's lock
+	x.nodes[i] = nil
 }
 
 // person is an act of a person at a leader.
@@ -315,12 +321,22 @@ func (x *teller) person(lead, at *Node, step simfleet.Step) {
 				x.locked(func() { x.check.WindowEnds(cluster, name(x.numberOf(lead)), x.now()) })
 			}
 		})
-	case simfleet.ActAwait:
+	case simfleet.ActAwait, simfleet.ActSeat:
 		if m := pick(x.others(lead, false)); m != nil {
+			r := wire.ClusterRequest{Op: "admit-learner", ID: m.id, Key: m.Key().String()}
+			if step.Act == simfleet.ActSeat {
+				r.Op, r.Endpoint = "admit", raftEndpointOf(x.numberOf(m))
+			}
 			x.locked(func() { x.check.Allow(cluster, m.id, m.Key(), "awaited") })
-			x.ask1(lead, wire.ClusterRequest{Op: "admit-learner", ID: m.id, Key: m.Key().String()}, func(revision uint64) {
-				x.check.Acked(cluster, epoch, revision, simfleet.AckAwaited, m.id, m.Key())
-			})
+			x.ask1(lead, r, func(revision uint64) { x.check.Acked(cluster, epoch, revision, simfleet.AckAwaited, m.id, m.Key()) })
+		}
+	case simfleet.ActPromote:
+		if m := pick(x.others(lead, true)); m != nil {
+			x.ask1(lead, wire.ClusterRequest{Op: "admit", ID: m.id, Endpoint: raftEndpointOf(x.numberOf(m))}, nil)
+		}
+	case simfleet.ActDemote:
+		if m := pick(append(x.others(lead, true), x.numberOf(lead))); m != nil {
+			x.ask1(lead, demote(m), nil)
 		}
 	case simfleet.ActForget:
 		if m := pick(x.others(lead, true)); m != nil {
@@ -442,6 +458,9 @@ func (x *teller) restless(i int, n *Node) string {
 		return fmt.Sprintf("is at revision %d and does not follow %s at %d", n.View().Revision(), lead.name, lead.View().Revision())
 	case n.View().Revision() != lead.View().Revision():
 		return fmt.Sprintf("is at revision %d of %d", n.View().Revision(), lead.View().Revision())
+	}
+	if n == lead && n.View().CountRole(fleet.RoleVoterPending)+n.View().CountRole(fleet.RoleLeaving) > 0 {
+		return "changes its voters"
 	}
 	if wants, why := n.target.Wants(); wants && !lead.View().Switch(fleet.SettingProvisionPaused) {
 		return "wants to be provisioned: " + why

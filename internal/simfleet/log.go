@@ -149,11 +149,13 @@ type voter struct {
 	ring  []ringEntry
 	feeds []*feed
 
-	turns    map[string]time.Duration // a leader's: since when it works on each promotion
-	parting  []parting
-	changing bool          // a change of the voters is under way
-	asked    time.Duration // when the others were asked for the roster last
-	told     *wire.Roster  // what another voter said of the roster, ahead of the own state
+	turns       map[string]time.Duration // a leader's: since when it works on each promotion
+	parting     []parting
+	settled     *fleet.View // the state and the configuration that nothing was to be changed about
+	settledConf []seat
+	changing    bool          // a change of the voters is under way
+	asked       time.Duration // when the others were asked for the roster last
+	told        *wire.Roster  // what another voter said of the roster, ahead of the own state
 }
 
 type proposal struct {

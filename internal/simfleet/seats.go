@@ -204,7 +204,8 @@ func (v *voter) toldBy(r *wire.Roster, out bool) {
 // reconcile brings the log's configuration to the wished roles, one change at a time, by the product's table.
 func (v *voter) reconcile() {
 	p := v.p
-	if v.changing {
+	at, _ := v.store.conf()
+	if v.changing || v.settled == v.state.View() && slices.Equal(v.settledConf, at) {
 		return
 	}
 	seats := map[string]fleet.Seat{}
@@ -235,6 +236,9 @@ func (v *voter) reconcile() {
 			return
 		}
 		step, id := fleet.Reconcile(in)
+		if step == fleet.StepNone && len(ids) == 0 {
+			v.settled, v.settledConf = in.View, conf
+		}
 		v.take(step, id)
 	})
 }
