@@ -23,6 +23,7 @@ const (
 	ActClock    Act = "clock"     // its clock is set: clock m03 -2h
 	ActDiskFull Act = "disk-full" // it takes nothing
 	ActDiskFree Act = "disk-free"
+	ActDestroy  Act = "destroy" // it is lost for good, and another machine takes its place
 )
 
 // Acts of people, at the leader of the fleet that the machine is in or asks. Whom they are about is a name, or #n: the n-th,
@@ -39,6 +40,9 @@ const (
 	ActDemote      Act = "demote"      // a member, or the leader itself
 	ActForget      Act = "forget"      // another member: forget m03 #1
 	ActLeave       Act = "leave"       // this machine itself
+	ActLeaveAlone  Act = "leave-alone" // the same, without the fleet's word
+	ActRecover     Act = "recover"     // this machine's fleet, where it has lost its quorum for good
+	ActAccept      Act = "accept"      // by this machine, of who recovered its fleet
 	ActSet         Act = "set"         // set m03 enrollment.per-source=6
 	ActPause       Act = "pause"       // the queue, or resume
 	ActReprovision Act = "reprovision" // a member: reprovision m03 #1
@@ -87,6 +91,14 @@ var Acts = []ActRow{
 			h.proc.leave()
 		}
 	}},
+	{ActLeaveAlone, 2, (*drawing).one, func(_ *World, h *host, _ string) {
+		if h.proc != nil {
+			h.proc.leaveAlone()
+		}
+	}},
+	{ActDestroy, 3, (*drawing).one, func(w *World, h *host, _ string) { w.destroy(h) }},
+	{ActRecover, 12, (*drawing).one, func(w *World, h *host, _ string) { w.recover(h) }},
+	{ActAccept, 8, (*drawing).one, func(w *World, h *host, _ string) { w.accept(h) }},
 	{ActSet, 3, func(d *drawing) (int, string) { return d.any(), "enrollment.per-source=" + strconv.Itoa(1+d.IntN(9)) }, doSet},
 	{ActPause, 2, (*drawing).one, doPause},
 	{ActReprovision, 5, (*drawing).pick1, doReprovision},

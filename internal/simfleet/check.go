@@ -150,7 +150,10 @@ type window struct {
 }
 
 // recovery is where a new epoch began: what was acknowledged after that revision may be gone.
-type recovery struct{ epoch, revision uint64 }
+type recovery struct {
+	epoch, revision uint64
+	learner         bool
+}
 
 // NewChecker returns a checker that has seen nothing.
 func NewChecker() *Checker {
@@ -357,6 +360,25 @@ func (a ack) after(v *fleet.View) bool {
 	return fleet.ComparePosition(a.epoch, a.revision, v.Epoch(), v.Revision()) > 0
 }
 
+// Recovered notes that a fleet goes on in another epoch from what one machine held at a revision: what was committed after
+// that may be gone, and who was removed after that may be back. A learner does not hold who is awaited.
+func (c *Checker) Recovered(cluster string, epoch, revision uint64, learner bool) {
+	f := c.fleet(cluster)
+	f.recovers = append(f.recovers, recovery{epoch, revision, learner})
+	for p, at := range f.gone {
+		if at.revision > revision {
+			delete(f.gone, p)
+			delete(f.spent, p)
+		}
+	}
+}
+
+// Replaced notes that a machine was lost for good, and that another one has its name now.
+func (c *Checker) Replaced(who string) {
+	delete(c.home, who)
+	delete(c.last, who)
+}
+
 // Rested judges a leader when all is at rest: nothing that was acknowledged is still to come.
 func (c *Checker) Rested(at time.Duration, who string, v *fleet.View) {
 	f := c.fleet(v.Cluster())
@@ -371,7 +393,7 @@ func (c *Checker) Rested(at time.Duration, who string, v *fleet.View) {
 // excused: a recovery began from an earlier revision, and said so.
 func (f *knownFleet) excused(a ack, epoch uint64) bool {
 	for _, r := range f.recovers {
-		if r.epoch > a.epoch && r.epoch <= epoch && a.revision > r.revision {
+		if r.epoch > a.epoch && r.epoch <= epoch && (a.revision > r.revision || a.what == AckAwaited && r.learner) {
 			return true
 		}
 	}

@@ -37,7 +37,7 @@ func (p *proc) serveFollow(s *stream, l *learner, key identity.PublicKey, req wi
 	m, member := view.ByKey(key)
 	_, revoked := view.Revoked(key)
 	switch {
-	case p.form.Own().Cluster != l.store.cluster: // it went to another fleet, whose word is none here
+	case p.form.Own().Cluster != l.store.cluster || view.Cluster() != "" && view.Epoch() != req.Epoch: // it is in another fleet, or epoch, whose word is none here
 		s.close(p, "of another fleet")
 	case revoked:
 		refuse(wire.CodeRevoked)

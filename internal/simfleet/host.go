@@ -34,7 +34,6 @@ type host struct {
 	full    bool   // its disk takes nothing
 	trap    string // the point at which its process ends next
 	proc    *proc  // nil: down
-	gone    bool   // for good
 }
 
 // disk is what was made durable.
@@ -61,6 +60,8 @@ type record struct {
 	admitted   uint64         // the roster's revision
 	epoch      uint64         // the roster's
 	leaving    bool           // it is on its way out of its fleet
+	recovery   uint64         // the recovery epoch that its store is to be built for; 0: none
+	putAway    bool           // another epoch was accepted: what it holds is put away first
 }
 
 // remembered are the fleet's voters, as seeds.
@@ -113,7 +114,7 @@ func founding(wall time.Time) uint64 { return uint64(max(wall.Unix(), 0)) }
 
 // start begins a process, which finishes what an earlier one left.
 func (h *host) start() {
-	if h.proc != nil || h.gone {
+	if h.proc != nil {
 		return
 	}
 	if !h.disk.minted {
@@ -187,6 +188,20 @@ func (p *proc) write(what string, durable func(), then func(err error)) {
 var Points = []string{
 	"record.before", "record.after", "log.before", "log.after", "follow.before", "follow.after", "closed", "archived", "opened",
 	"committed", "answered", "lease.before", "lease.after", "configured.before", "configured.after",
+}
+
+// takeStores brings the stores to what the record says, whatever a crash has left of that.
+func (d *disk) takeStores(w *World) {
+	own := &d.rec.own
+	if d.rec.putAway {
+		d.log, d.follow, d.rec.putAway = nil, nil, false
+		d.archive(own.Cluster)
+	}
+	if e := d.rec.recovery; e != 0 && (d.log == nil || d.log.epoch != e) {
+		d.recovered(w, e)
+		d.archive(own.Cluster)
+	}
+	d.archiveOthers()
 }
 
 // archiveOthers puts away every store that is not the record's fleet's, as a start does and every move. Of its own fleet a

@@ -30,6 +30,17 @@ func (p *proc) leave() {
 	}
 }
 
+// leaveAlone goes without the fleet's word: it is listed there still.
+func (p *proc) leaveAlone() {
+	own := p.form.Own()
+	if p.moving || own.Mode != formation.Learner && own.Mode != formation.Voter {
+		return
+	}
+	p.w.say(p.h, "is told to leave %s, whatever that says", short(own.Cluster))
+	p.w.check.Remove(own.Cluster, p.id(), p.key())
+	p.left()
+}
+
 // goOnLeaving asks the leader to remove this machine's row until it is done, also after a crash.
 func (p *proc) goOnLeaving() {
 	p.after(time.Second, func() {
@@ -37,7 +48,7 @@ func (p *proc) goOnLeaving() {
 		if !p.rec.leaving || own.Mode != formation.Learner && own.Mode != formation.Voter {
 			return
 		}
-		cluster := own.Cluster
+		cluster, epoch := own.Cluster, p.view().Epoch()
 		again := func() { p.after(leaveAgain, p.goOnLeaving) }
 		if p.leads() {
 			p.removeOwn(p.id(), func(*wire.Error) { again() })
@@ -45,7 +56,7 @@ func (p *proc) goOnLeaving() {
 		}
 		_, endpoint, _ := p.leader()
 		p.call(p.w.hostAt(endpoint), stepFor, func(q *proc, send func(func())) {
-			if q.view().Cluster() != cluster || !q.leads() {
+			if q.view().Cluster() != cluster || q.view().Epoch() != epoch || !q.leads() {
 				send(again)
 				return
 			}

@@ -57,6 +57,7 @@ type logStore struct {
 	snapshot []byte // nil: none
 	entries  []logEntry
 	mark     uint64 // index of the last entry that was applied, or one before it
+	epoch    uint64 // the recovery that built it; 0: none did
 }
 
 func (s *logStore) last() uint64 { return s.base + uint64(len(s.entries)) }

@@ -54,7 +54,8 @@ func (p *proc) move(a formation.Action) {
 func (p *proc) rebuild(a formation.Action, rec record) {
 	p.after(p.h.chance.between(time.Millisecond, 30*time.Millisecond), func() {
 		if !p.w.breaks.KeepStores {
-			p.h.disk.archiveOthers()
+			p.h.disk.takeStores(p.w)
+			rec = p.h.disk.rec
 		}
 		if p.point("archived") {
 			return
@@ -154,9 +155,22 @@ func (p *proc) recordAfter(a formation.Action) (rec record, err error) {
 				return rec, err
 			}
 		}
+	case formation.EffectArchiveEpoch:
+		rec.own.Established, rec.recovery = true, p.view().Epoch()+1
+	case formation.EffectArchive:
+		roster, err := enroll.CheckRoster(a.Roster, p.rec.own.Cluster, p.id(), p.key())
+		if err != nil {
+			return rec, err
+		}
+		rec.own.Established, rec.own.AdmittedBy, rec.putAway, rec.recovery = true, a.From, true, 0
+		rec.roster, rec.admitted, rec.epoch = a.Roster, roster.Revision, roster.Epoch
+		if rec.voters, err = votersOf(&roster); err != nil {
+			return rec, err
+		}
 	case formation.EffectMintNew:
 		rec.own.Cluster, rec.own.Created = p.h.newID(), founding(p.h.wall())
 		rec.own.Established, rec.own.AdmittedBy, rec.roster, rec.voters, rec.admitted, rec.epoch = false, identity.PublicKey{}, nil, nil, 0, 0
+		rec.recovery = 0
 	default:
 		return rec, fmt.Errorf("the model does not know how a machine moves from %s on %s", a.Transition.From, a.Transition.On)
 	}

@@ -70,7 +70,8 @@ func (p *proc) key() identity.PublicKey { return p.h.disk.key.Public() }
 // begin is a start: it finishes what a crash interrupted, and opens everything.
 func (p *proc) begin() {
 	h, now := p.h, p.now()
-	h.disk.archiveOthers()
+	h.disk.takeStores(p.w)
+	p.rec = h.disk.rec
 	p.form = formation.New(formation.Config{Own: p.rec.own, Seeds: append(p.rec.remembered(), h.seeds...), SRV: len(p.w.srv) > 0,
 		Rejections: p.rec.rejections, RevokedIn: p.rec.revokedIn}, now)
 	p.list = enroll.NewList(enroll.ListConfig{PerSource: func() int { return p.view().Number(fleet.SettingPerSource) }}, now)

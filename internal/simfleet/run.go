@@ -102,7 +102,11 @@ func (w *World) rest() {
 func (w *World) tend() {
 	for _, h := range w.hosts {
 		p := h.proc
-		if !p.admits() || w.breaks.Deaf {
+		if w.breaks.Deaf {
+			return
+		}
+		w.rescue(h)
+		if !p.admits() {
 			continue
 		}
 		for _, r := range p.list.Rows(p.now()) {
@@ -138,9 +142,6 @@ func (w *World) unrest() string {
 }
 
 func (w *World) restless(h *host) string {
-	if h.gone {
-		return ""
-	}
 	p := h.proc
 	if p == nil {
 		return "is down"

@@ -157,7 +157,7 @@ func (v *voter) askRosters() {
 		key, cluster := p.key(), v.store.cluster
 		p.call(to, seatAskFor, func(q *proc, send func(func())) {
 			view := q.view()
-			if q.form.Own().Cluster != cluster {
+			if q.form.Own().Cluster != cluster || view.Epoch() != v.state.View().Epoch() {
 				return // it went to another fleet, whose word is none here
 			}
 			if _, revoked := view.Revoked(key); revoked {

@@ -22,26 +22,27 @@ type Breaks struct {
 // World is a story being told.
 type World struct {
 	agenda
-	story    *Story
-	layout   chance
-	net      chance
-	hosts    []*host
-	segments [][]*host
-	byAddr   map[netip.Addr]*host
-	streams  []*stream
-	loss     float64
-	islands  int
-	srv      []string // what DNS names
-	check    *Checker
-	breaks   Breaks
-	said     []string
-	calm     bool
-	sum      Sum
+	story      *Story
+	layout     chance
+	net        chance
+	hosts      []*host
+	segments   [][]*host
+	byAddr     map[netip.Addr]*host
+	streams    []*stream
+	loss       float64
+	islands    int
+	srv        []string // what DNS names
+	check      *Checker
+	breaks     Breaks
+	said       []string
+	calm       bool
+	recovering map[string]*host // who was told to recover a fleet
+	sum        Sum
 }
 
 // New lays the machines of a story out: which segment each is on, whom it is told of, how its clock is set.
 func New(s *Story, breaks Breaks) *World {
-	w := &World{story: s, layout: chanceOf(s.Seed, chanceLayout), net: chanceOf(s.Seed, chanceNetwork), byAddr: map[netip.Addr]*host{}, check: NewChecker(), breaks: breaks}
+	w := &World{story: s, layout: chanceOf(s.Seed, chanceLayout), net: chanceOf(s.Seed, chanceNetwork), byAddr: map[netip.Addr]*host{}, check: NewChecker(), breaks: breaks, recovering: map[string]*host{}}
 	w.segments = make([][]*host, max(1, s.Segments))
 	for n := range s.Machines {
 		h := &host{w: w, n: n, name: nameOf(n), segment: w.layout.IntN(len(w.segments)), chance: chanceOf(s.Seed, chanceMachine+n)}
