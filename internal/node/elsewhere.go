@@ -124,8 +124,13 @@ func (n *Node) leadsElsewhere(now time.Time, e discovery.Event) {
 	if b == nil || !n.inFleet() || e.Summary.Leader.ID != e.ID || e.ID == n.leader().id || now.Sub(n.askedEpoch[e.Key]) < greetAgain {
 		return
 	}
-	if m, ok := b.view().ByKey(e.Key); !ok || m.Role == fleet.RoleVoter && n.hub.ByKey(e.Key) != nil {
+	m, ok := b.view().ByKey(e.Key)
+	if !ok || m.Role == fleet.RoleVoter && n.hub.ByKey(e.Key) != nil {
 		return
+	}
+	if m.Role != fleet.RoleVoter && e.Summary.RaftEndpoint != "" {
+		// All voters that are known here may have given way to others meanwhile: to these it is as to strangers.
+		n.rememberElsewhere(now, e.Key, elsewhere{id: m.ID, endpoint: e.Summary.OwnEndpoint, at: now})
 	}
 	n.askedEpoch[e.Key] = now
 	n.effect(func(ctx context.Context) { n.greet(ctx, e.Summary.OwnEndpoint, e.Key) })
@@ -193,7 +198,8 @@ func (n *Node) showElsewhere(now time.Time) {
 	n.board.Set(len(said) > 0, "fleet-recovered-elsewhere", strings.Join(said, "; "), args...)
 }
 
-// strangers are the keys that speak for this fleet and that its roster does not hold, with where they were met. The loop's.
+// strangers are the keys that speak for this fleet and that its roster does not hold as a voter's, with where they were met.
+// The loop's.
 func (n *Node) strangers() (keys []identity.PublicKey, said string) {
 	for key, e := range n.elsewheres {
 		if !e.member {

@@ -45,7 +45,7 @@ func (n *Node) reachFleet(now time.Time) {
 	}
 	alone := now.Sub(n.reached)
 	if keys, where := n.strangers(); len(keys) > 0 && silent >= leaderSilence {
-		n.board.Raise("fleet-unreachable", fmt.Sprintf("this fleet, %s, is spoken for under keys that its roster here does not hold: %s; none of the voters that it holds is heard", control.Word(b.cluster), where), keys[0].String())
+		n.board.Raise("fleet-unreachable", fmt.Sprintf("this fleet, %s, is led under keys that its roster here does not hold as a voter's: %s; none of the voters that it holds is heard", control.Word(b.cluster), where), keys[0].String())
 		return
 	}
 	n.board.Set(alone >= unreachableAfter, "fleet-unreachable", fmt.Sprintf("no voter of the fleet %s was heard for %s", control.Word(b.cluster), alone.Truncate(time.Hour)))

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -167,5 +168,38 @@ func TestSimNoLeadersWordIsNone(t *testing.T) {
 		}
 		s.must(s.write(b, "9"))
 		s.agree(a, b)
+	})
+}
+
+// TestSimVotersTurnedOver: while a learner was away the fleet's only voter gave its seat to another learner and left. The
+// one that comes back knows no voter that is left: it says whose key it is led under now, and a person's word is enough.
+func TestSimVotersTurnedOver(t *testing.T) {
+	simulate(t, 74, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=fleet-unreachable", "id=consensus-leader-silent", "id=fleet-split-healing"}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b, l := s.boot(1), s.boot(2)
+		s.joined(a, b)
+		s.joined(a, l)
+		s.halt(2)
+		s.promote(a, b)
+		_, err := typed(a, wire.ClusterRequest{Op: "leave"})
+		s.must(err)
+		s.want(time.Minute, "the other one leads alone", func() bool { return b.isLeader() && len(b.View().Voters()) == 1 })
+		s.halt(0)
+		l = s.boot(2)
+		var said string
+		s.want(4*time.Minute, "it says whose key its fleet is led under", func() bool {
+			detail, ok := condition(l, "fleet-unreachable")
+			said = detail
+			return ok
+		})
+		if !strings.Contains(said, b.Key().String()) {
+			t.Errorf("%q does not name the key", said)
+		}
+		_, err = typed(l, wire.ClusterRequest{Op: "accept", Key: b.Key().String()})
+		s.must(err)
+		s.want(time.Minute, "it follows", func() bool { return follows(l, b) })
+		s.want(time.Minute, "it misses nobody", func() bool { _, ok := condition(l, "fleet-unreachable"); return !ok })
 	})
 }

@@ -406,13 +406,7 @@ func (x *teller) rest() time.Duration {
 			x.log.tell(x.t, 120)
 			x.t.Fatalf("not at rest: %s\nPACE_SIM_SEED=%d tells it again; the steps:\n%s", why, x.seed, strings.Join(x.said, "\n"))
 		}
-		for _, n := range x.nodes {
-			if n.isLeader() && owns(n).Mode != formation.Pending {
-				for _, i := range x.waiting(n) {
-					x.approve(n, x.nodes[i])
-				}
-			}
-		}
+		x.tend()
 		x.until(x.now() + 20*time.Second)
 		if why = x.unrest(); why == "" {
 			quiet++
@@ -429,6 +423,24 @@ func (x *teller) rest() time.Duration {
 		x.broken()
 	})
 	return time.Since(began)
+}
+
+// tend is people who look after their fleets: they approve who waits, and where a machine says whose key its fleet is led
+// under now, they have it accept that.
+func (x *teller) tend() {
+	for _, n := range x.nodes {
+		if n.isLeader() && owns(n).Mode != formation.Pending {
+			for _, i := range x.waiting(n) {
+				x.approve(n, x.nodes[i])
+			}
+		}
+		detail, ok := condition(n, "fleet-unreachable")
+		for _, o := range x.nodes {
+			if ok && o.isLeader() && strings.Contains(detail, o.Key().String()) {
+				x.act(func(context.Context) { _, _ = typed(n, wire.ClusterRequest{Op: "accept", Key: o.Key().String()}) })
+			}
+		}
+	}
 }
 
 // unrest says who has not come to rest, and why.
