@@ -91,7 +91,7 @@ var Acts = []ActRow{
 			h.proc.leave()
 		}
 	}},
-	{ActLeaveAlone, 2, (*drawing).one, func(_ *World, h *host, _ string) {
+	{ActLeaveAlone, 4, (*drawing).one, func(_ *World, h *host, _ string) {
 		if h.proc != nil {
 			h.proc.leaveAlone()
 		}

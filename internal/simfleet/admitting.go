@@ -44,6 +44,7 @@ func (p *proc) facts() enroll.Facts {
 	case formation.Learner:
 		f.Elsewhere, f.PendingAt = true, endpoint
 	}
+	p.closed(&f)
 	return f
 }
 

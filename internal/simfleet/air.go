@@ -74,7 +74,9 @@ func (p *proc) aired(o discovery.Output) {
 	}
 	for _, e := range slices.Clone(o.Events) {
 		if e.Kind == discovery.EventForeignProven {
-			p.step(formation.Event{Kind: formation.EvProven, Fleet: formation.FleetOf(&e.Summary, e.Key, formation.OriginBeacon, e.From)})
+			f := formation.FleetOf(&e.Summary, e.Key, formation.OriginBeacon, e.From)
+			f.Evidence = p.evidenceOf(f)
+			p.step(formation.Event{Kind: formation.EvProven, Fleet: f})
 		}
 	}
 	p.wakeAir()

@@ -161,7 +161,10 @@ func (k *ask) refused(e *wire.Error) {
 		return
 	}
 	if e.Code != wire.CodeNotLeader {
-		k.end(e.Error())
+		k.stream.close(k.p, e.Error())
+		k.closed = true
+		full := e.Code == wire.CodeWaitingListFull || e.Code == wire.CodeSourceFull
+		k.p.step(formation.Event{Kind: formation.EvAskEnded, Ask: k.action.Ask, Err: e.Error(), Full: full, Spread: k.p.h.chance.Float64()})
 		return
 	}
 	k.stream.close(k.p, "redirected")

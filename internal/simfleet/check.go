@@ -108,14 +108,16 @@ type termOf struct {
 
 // knownFleet is what operators did to one fleet.
 type knownFleet struct {
-	founder  pair
-	allowed  map[pair]string   // why it may be in the roster
-	gone     map[pair]position // where it was removed last
-	spent    map[pair]bool     // it was removed, and nobody let it in again since
-	mayGo    map[pair]bool     // somebody tried to take it out since it was let in last
-	acks     []ack
-	windows  []window
-	recovers []recovery
+	founder   pair
+	allowed   map[pair]string   // why it may be in the roster
+	gone      map[pair]position // where it was removed last
+	spent     map[pair]bool     // it was removed, and nobody let it in again since
+	mayGo     map[pair]bool     // somebody tried to take it out since it was let in last
+	acks      []ack
+	windows   []window
+	recovers  []recovery
+	fresh     *fleet.View // the latest state that anybody showed
+	dissolves bool        // somebody proposed that it goes into another one
 }
 
 type pair struct {
@@ -268,6 +270,9 @@ func (c *Checker) See(s Sight) {
 	}
 	prev := c.last[s.Who]
 	c.last[s.Who] = v
+	if f := c.fleet(v.Cluster()); f.fresh == nil || fleet.ComparePosition(v.Epoch(), v.Revision(), f.fresh.Epoch(), f.fresh.Revision()) > 0 {
+		f.fresh = v
+	}
 	c.seeRoster(s, prev)
 	c.seeAcks(s)
 	at := position{v.Cluster(), v.Epoch(), v.Revision()}
@@ -290,7 +295,8 @@ func (c *Checker) seeWhole(s Sight, f *knownFleet) {
 		c.fail(RuleTwoFleets, s.At, s.Who, "it is in fleet %s and applies fleet %s", short(s.Cluster), short(v))
 	}
 	self := pair{s.ID, s.Key}
-	if home := c.home[s.Who]; home != "" && home != s.Cluster && !c.fleet(home).mayGo[self] {
+	if home := c.home[s.Who]; home != "" && home != s.Cluster && !c.fleet(home).mayGo[self] && !c.fleet(home).dissolves &&
+		c.fleet(home).fresh != nil && c.fleet(home).fresh.Holds(s.ID, s.Key) {
 		c.fail(RuleLost, s.At, s.Who, "it was a member of fleet %s and is a %s of fleet %s, though nobody took it out", short(home), s.Mode, short(s.Cluster))
 	}
 	delete(c.home, s.Who)
@@ -313,7 +319,7 @@ func (c *Checker) seeRoster(s Sight, prev *fleet.View) {
 	if prev != nil && prev.Epoch() == v.Epoch() && prev.Revision()+1 == v.Revision() {
 		for _, id := range v.Gone(prev) {
 			m, _ := prev.Member(id)
-			if p := (pair{id, m.Key}); f.gone[p].before(at) {
+			if p := (pair{id, m.Key}); f.gone[p].before(at) && !f.undone(at) {
 				f.gone[p], f.spent[p] = at, true
 			}
 		}
@@ -327,6 +333,16 @@ func (c *Checker) seeRoster(s Sight, prev *fleet.View) {
 			c.fail(RuleUnasked, s.At, s.Who, "fleet %s holds %s (%s), which nobody approved", short(v.Cluster()), m.Name, short(m.ID))
 		}
 	}
+}
+
+// undone reports whether a recovery began from an earlier state than that of an earlier epoch.
+func (f *knownFleet) undone(at position) bool {
+	for _, r := range f.recovers {
+		if r.epoch > at.epoch && at.revision > r.revision {
+			return true
+		}
+	}
+	return false
 }
 
 func (p position) before(o position) bool {
@@ -372,6 +388,9 @@ func (c *Checker) Recovered(cluster string, epoch, revision uint64, learner bool
 		}
 	}
 }
+
+// Dissolves notes that a fleet's leader proposes that all of it goes into another one.
+func (c *Checker) Dissolves(cluster string) { c.fleet(cluster).dissolves = true }
 
 // Replaced notes that a machine was lost for good, and that another one has its name now.
 func (c *Checker) Replaced(who string) {

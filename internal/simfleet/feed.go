@@ -36,6 +36,13 @@ func (p *proc) serveFollow(s *stream, l *learner, key identity.PublicKey, req wi
 	view := p.view()
 	m, member := view.ByKey(key)
 	_, revoked := view.Revoked(key)
+	if o := p.dissolvedOrder(l.store.cluster); o != nil {
+		s.push(p, func() {
+			l.leave("it dissolved")
+			l.p.toldDissolved(o)
+		})
+		return
+	}
 	switch {
 	case p.form.Own().Cluster != l.store.cluster || view.Cluster() != "" && view.Epoch() != req.Epoch: // it is in another fleet, or epoch, whose word is none here
 		s.close(p, "of another fleet")

@@ -61,6 +61,7 @@ type record struct {
 	epoch      uint64         // the roster's
 	leaving    bool           // it is on its way out of its fleet
 	recovery   uint64         // the recovery epoch that its store is to be built for; 0: none
+	order      []byte         // the dissolve order that was obeyed, as it was signed
 	putAway    bool           // another epoch was accepted: what it holds is put away first
 }
 

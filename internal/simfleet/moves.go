@@ -84,6 +84,7 @@ func (p *proc) moved(a formation.Action, rec record) {
 		p.stopAdmitting(rec.own.Target.Endpoint)
 	}
 	if a.Transition.Rebuild {
+		p.healing = healing{}
 		p.work.changedFleet(rec.own.Cluster)
 	}
 	p.speak()
@@ -167,7 +168,14 @@ func (p *proc) recordAfter(a formation.Action) (rec record, err error) {
 		if rec.voters, err = votersOf(&roster); err != nil {
 			return rec, err
 		}
-	case formation.EffectMintNew:
+	case formation.EffectMintNew, formation.EffectMintAndAsk:
+		if a.Transition.Effect == formation.EffectMintAndAsk {
+			o := p.healing.obeying
+			if o == nil || o.cluster != rec.own.Cluster {
+				return rec, fmt.Errorf("a move into a survivor without the order that says so")
+			}
+			rec.order, rec.own.OldCluster = o.raw, o.cluster
+		}
 		rec.own.Cluster, rec.own.Created = p.h.newID(), founding(p.h.wall())
 		rec.own.Established, rec.own.AdmittedBy, rec.roster, rec.voters, rec.admitted, rec.epoch = false, identity.PublicKey{}, nil, nil, 0, 0
 		rec.recovery = 0
@@ -207,6 +215,7 @@ func (p *proc) viewChanged() {
 		}
 	}
 	if p.alive() {
+		p.dissolving(v)
 		p.admitAwaited(v)
 		p.work.viewChanged(v)
 	}

@@ -31,7 +31,8 @@ func (w *World) leaderOf(h *host) *proc {
 // admits reports whether a leader may be told to admit machines: one that asks another fleet refuses, and one that still
 // chooses whether to ask has people wait.
 func (p *proc) admits() bool {
-	return p != nil && p.leads() && p.form.Own().Mode != formation.Pending && !p.moving && !p.form.Settling(p.now())
+	return p != nil && p.leads() && p.form.Own().Mode != formation.Pending && !p.moving && !p.form.Settling(p.now()) &&
+		p.view().Dissolving() == nil
 }
 
 // admitterOf is the leader of the fleet that a machine is in, or of the one that it asks, if it admits machines; nil: none.

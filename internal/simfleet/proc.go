@@ -43,6 +43,7 @@ type proc struct {
 	led        bool
 	afterMove  []func(*record)
 	work       *work
+	healing    healing
 }
 
 func newProc(h *host) *proc {
@@ -105,6 +106,10 @@ func (p *proc) every(d time.Duration, f func()) {
 func (p *proc) beat() {
 	p.tickList()
 	p.work.tick()
+	p.heal()
+	if !p.alive() {
+		return
+	}
 	p.w.look(p.h)
 }
 
@@ -232,7 +237,11 @@ func (p *proc) askSummary(a formation.Action) {
 func (p *proc) summaryOf(to *host, origin formation.Origin, proven func(formation.Fleet), failed func(string)) {
 	p.call(to, formation.DialTimeout, func(q *proc, answer func(func())) {
 		s, key := q.summary(), q.key()
-		answer(func() { proven(formation.FleetOf(&s, key, origin, netip.AddrPortFrom(to.addr, portFC))) })
+		answer(func() {
+			f := formation.FleetOf(&s, key, origin, netip.AddrPortFrom(to.addr, portFC))
+			f.Evidence = p.evidenceOf(f)
+			proven(f)
+		})
 	}, failed)
 }
 

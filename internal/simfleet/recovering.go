@@ -1,6 +1,8 @@
 package simfleet
 
 import (
+	"slices"
+
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 )
@@ -115,7 +117,8 @@ func (s *logStore) holds(id string) bool {
 	return votes
 }
 
-// ahead is the machine of the same fleet that leads it in a later epoch than this one is in; nil: none.
+// ahead is the machine that leads a machine's fleet and that it does not take as its voter: in a later epoch, or chosen by
+// voters that it knows nothing of, while none that it knows is heard. Nil: none.
 func (w *World) ahead(h *host) *proc {
 	p := h.proc
 	if p == nil || p.moving {
@@ -125,12 +128,18 @@ func (w *World) ahead(h *host) *proc {
 	if own.Mode != formation.Learner && own.Mode != formation.Voter {
 		return nil
 	}
-	epoch := p.view().Epoch()
-	if p.learner != nil {
-		epoch = p.learner.epoch()
+	epoch, voters := p.view().Epoch(), p.view().Voters()
+	alone := p.voter != nil && p.voter.leader == ""
+	if l := p.learner; l != nil {
+		epoch, voters, alone = l.epoch(), l.voters(), l.stream == nil
 	}
 	for _, o := range w.hosts {
-		if q := o.proc; q != nil && q != p && q.leads() && q.form.Own().Cluster == own.Cluster && q.view().Epoch() > epoch && w.joined(h, o) {
+		q := o.proc
+		if q == nil || q == p || !q.leads() || q.form.Own().Cluster != own.Cluster || !w.joined(h, o) {
+			continue
+		}
+		known := slices.ContainsFunc(voters, func(m fleet.Member) bool { return m.ID == q.id() })
+		if q.view().Epoch() > epoch || q.view().Epoch() == epoch && q.view().Revision() > p.view().Revision() && !known && alone {
 			return q
 		}
 	}

@@ -157,6 +157,10 @@ func (v *voter) askRosters() {
 		key, cluster := p.key(), v.store.cluster
 		p.call(to, seatAskFor, func(q *proc, send func(func())) {
 			view := q.view()
+			if o := q.dissolvedOrder(cluster); o != nil {
+				send(func() { p.toldDissolved(o) })
+				return
+			}
 			if q.form.Own().Cluster != cluster || view.Epoch() != v.state.View().Epoch() {
 				return // it went to another fleet, whose word is none here
 			}

@@ -82,6 +82,7 @@ func TestSimModel(t *testing.T) {
 	t.Logf("%d seeds, %.1f virtual hours, %d steps, %d events: %d machines let in, %d provisioned, %d terms led, %d processes killed; at rest at most %s after the last step; in %s",
 		len(stories), sum.Virtual.Hours(), steps, sum.Events, sum.Admitted, sum.Provisioned, sum.Leaders, sum.Killed, sum.Worst.Round(time.Second), time.Since(began).Round(time.Millisecond))
 	if failed != nil {
+		t.Logf("seed %d: %v", failed.Story.Seed, failed.Violation)
 		t.Fatal(report(failed, Breaks{}))
 	}
 }
