@@ -231,13 +231,13 @@ func (c *Checker) Acked(cluster string, epoch, revision uint64, what AckKind, id
 }
 
 // Leads notes that a machine leads in a term.
-func (c *Checker) Leads(who, cluster string, epoch, term uint64, id string) {
-	at := termOf{cluster, epoch, term}
-	if other, ok := c.leaders[at]; ok && other != id {
-		c.fail(RuleTwoLeaders, 0, who, "%s and %s lead fleet %s in term %d", short(other), short(id), short(cluster), term)
+func (c *Checker) Leads(at time.Duration, who, cluster string, epoch, term uint64, id string) {
+	of := termOf{cluster, epoch, term}
+	if other, ok := c.leaders[of]; ok && other != id {
+		c.fail(RuleTwoLeaders, at, who, "%s and %s lead fleet %s in term %d", short(other), short(id), short(cluster), term)
 		return
 	}
-	c.leaders[at] = id
+	c.leaders[of] = id
 }
 
 // admitted counts the machines that people, or a window, let into a fleet.

@@ -144,7 +144,7 @@ func (v *voter) tally() {
 	for _, s := range seats {
 		v.next[s.id], v.answered[s.id] = v.store.last()+1, v.p.w.now
 	}
-	v.p.w.check.Leads(v.p.h.name, v.store.cluster, v.p.view().Epoch(), v.store.term, v.p.id())
+	v.p.w.check.Leads(v.p.w.now, v.p.h.name, v.store.cluster, v.p.view().Epoch(), v.store.term, v.p.id())
 	v.began = v.store.last() + 1
 	v.write(logEntry{kind: entryNothing}, nil)
 	v.beat()
