@@ -58,6 +58,7 @@ type Provision struct {
 	ConfigDigest string    `json:"config_digest,omitempty"`
 	Component    string    `json:"component,omitempty"`
 	Parked       bool      `json:"parked,omitempty"`
+	Asked        bool      `json:"asked,omitempty"`    // a person asked for a run, and none was confirmed since
 	Outcomes     []Outcome `json:"outcomes,omitempty"` // oldest first, at most MaxOutcomes
 }
 
@@ -72,7 +73,7 @@ type Outcome struct {
 // IsZero reports whether nothing is recorded.
 func (p *Provision) IsZero() bool {
 	return p.Stage == "" && p.LastError == "" && p.ErrorKind == "" && p.Attempts == 0 && p.Due == 0 && p.LastSuccess == 0 &&
-		p.BootID == "" && p.BootCounter == 0 && p.Sequence == 0 && p.ConfigDigest == "" && p.Component == "" && !p.Parked &&
+		p.BootID == "" && p.BootCounter == 0 && p.Sequence == 0 && p.ConfigDigest == "" && p.Component == "" && !p.Parked && !p.Asked &&
 		len(p.Outcomes) == 0
 }
 

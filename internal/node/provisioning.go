@@ -43,18 +43,11 @@ func (n *Node) startProvisioner() error {
 			// A revoked key is stopped at its session: the gate of the verbs answers it before any event is read.
 			return identity.PublicKey{}, provision.StandingUnknown
 		},
-		Commit: func(ctx context.Context, id string, p fleet.Provision) error {
-			done := make(chan error, 1)
+		Commit: func(ctx context.Context, id string, p fleet.Provision, done func(error)) {
 			n.outcomes.put(id, func(context.Context) {
 				_, err := n.propose(ctx, fleet.ProvisionUpdate(id, p))
-				done <- err
+				done(err)
 			})
-			select {
-			case err := <-done:
-				return err
-			case <-ctx.Done():
-				return ctx.Err()
-			}
 		},
 		Load: func() map[string]fleet.Provision {
 			out := map[string]fleet.Provision{}

@@ -38,6 +38,8 @@ const (
 
 	// ConfirmCommit is how long the entry that confirms may take to commit.
 	ConfirmCommit = 30 * time.Second
+	// VerbCommit is how long an operator's verb waits until the fleet's state holds it.
+	VerbCommit = 10 * time.Second
 	// StopPatience is how long a clean stop waits for cycles to reach a stage's boundary.
 	StopPatience = 10 * time.Second
 	// StepWait is the wait before a step is repeated within its timeout.

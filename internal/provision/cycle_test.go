@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pace-node/internal/fleet"
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
@@ -456,46 +455,6 @@ func TestUnconfirmedAndLateCommit(t *testing.T) {
 				t.Fatalf("%+v", e)
 			}
 		})
-	})
-}
-
-func TestANewLeaderGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		state := map[string]fleet.Provision{
-			"parked":  {Parked: true, Attempts: 2, Stage: "configure", LastError: "no PEM", ErrorKind: "permanent", BootID: bootID(1), BootCounter: 1, Sequence: 7},
-			"waiting": {Due: now.Add(90 * time.Second).Unix(), Attempts: 3, Stage: "helper", LastError: "exit code 3", ErrorKind: "transient"},
-			"skewed":  {Due: now.Add(24 * time.Hour).Unix(), Attempts: 1, Stage: "helper", ErrorKind: "transient"},
-			"done":    {LastSuccess: now.Unix(), Outcomes: []fleet.Outcome{{At: now.Unix(), Result: "provisioned"}}},
-		}
-		f := newFleetWith(t, Config{Workers: 1, Default: trivial}, func(d *Deps) { d.Load = func() map[string]fleet.Provision { return state } })
-		defer f.close()
-		state["idle"] = fleet.Provision{}
-		for id := range state {
-			f.add(id, func(m *machine) { m.wants = id != "done" && id != "idle" })
-		}
-		f.p.Lead(true)
-		time.Sleep(30 * time.Second)
-		f.want("provisioned_total", "", 0)
-		if e := f.state("parked"); e.State != queue.StateParked || e.LastError != "no PEM" {
-			t.Fatalf("%+v", e)
-		}
-		if e := f.state("done"); e.State != queue.StateConfirmed {
-			t.Fatalf("%+v", e)
-		}
-		if _, ok, _ := f.p.Show(context.Background(), "idle"); ok {
-			t.Fatal("one that never asked is known to the queue")
-		}
-		// The event that the leader of before has recorded is a replay here too.
-		f.with("parked", func(m *machine) { m.sequence = 6 })
-		if a := f.send(f.event("parked")); a.Refused != "replayed" {
-			t.Fatalf("%+v", a)
-		}
-		f.provisioned(1, 70*time.Second)
-		if _, ok := f.provAt["waiting"]; !ok {
-			t.Fatal("the one that was due is not provisioned")
-		}
-		f.provisioned(2, 10*time.Minute) // the skewed one waits ten minutes at most
 	})
 }
 

@@ -109,7 +109,8 @@ func newFleetWith(t *testing.T, cfg Config, mend func(*Deps)) *fakeFleet {
 			case <-f.done:
 			}
 		},
-		Queue: f.q, Members: f.members, Call: f.call, Lease: f.giveLease, Record: f.record, Commit: f.commit,
+		Queue: f.q, Members: f.members, Call: f.call, Lease: f.giveLease, Record: f.record,
+		Commit: func(ctx context.Context, id string, p fleet.Provision, done func(error)) { done(f.commit(ctx, id, p)) },
 		Info: func(id string) HelperContext {
 			return HelperContext{Name: "host-" + id, Platform: "linux/amd64", Labels: map[string]string{"rack": "r1"}, Cluster: testCluster, Key: f.get(id).key.Public()}
 		},

@@ -103,9 +103,13 @@ func (p *Provisioner) Reprovision(ctx context.Context, id string) (string, error
 	})
 }
 
+// verb does it, and answers once the fleet's state holds it: what a person asked for outlives this leader.
 func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time) queue.Answer) (string, error) {
 	var text string
 	var err error
+	ctx, cancel := context.WithTimeout(ctx, VerbCommit)
+	defer cancel()
+	kept := make(chan error, 1)
 	asked := p.ask(ctx, func(now time.Time) {
 		if !p.leading {
 			err = ErrNotLeading
@@ -132,15 +136,30 @@ func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time)
 			text = ""
 			return
 		}
-		if e, ok := p.deps.Queue.Entry(id); ok && e.State == queue.StateNone {
+		if p.deps.Commit == nil {
 			p.record(now, id)
+			kept <- nil
+		} else {
+			p.deps.Commit(ctx, id, p.provision(now, id), func(err error) { kept <- err })
 		}
 		p.after(now)
 	})
-	if asked != nil {
+	switch {
+	case asked != nil:
 		return "", asked
+	case err != nil:
+		return "", err
 	}
-	return text, err
+	select {
+	case err = <-kept:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return "", wire.NewError(wire.CodeRefusedByRule, text+" on this leader, and the fleet's state does not hold it: "+wire.Printable(err.Error()),
+			"pacectl queue show "+id+" on whoever leads then")
+	}
+	return text, nil
 }
 
 // Pause and Resume are the operator's; what runs goes on.

@@ -25,8 +25,8 @@ const (
 
 // Deps is what the leader's side is given.
 //
-// Post, Queue, Members, Info, Load, Record, Raise, Clear, Means and HandOver are the loop's: everything but Post is called
-// only inside it, and must not wait. Call, Lease, MemberKey, Cluster and Commit are called from any goroutine.
+// Post, Queue, Members, Info, Load, Record, Commit, Raise, Clear, Means and HandOver are the loop's: everything but Post is
+// called only inside it, and must not wait. Call, Lease, MemberKey and Cluster are called from any goroutine.
 type Deps struct {
 	// Post runs a function on the node's event loop; now keeps its monotonic reading. It must run whatever is posted
 	// until Stop has returned.
@@ -48,9 +48,9 @@ type Deps struct {
 	// MemberKey returns a member's key by the applied roster.
 	MemberKey func(id string) (identity.PublicKey, Standing)
 
-	// Commit records a confirmation and waits until it is committed; nil: Record is used, and the confirmation counts at
-	// once.
-	Commit func(ctx context.Context, id string, p fleet.Provision) error
+	// Commit is Record for what counts only once it is committed: done is called with the end of it, on some goroutine, also
+	// when ctx has ended before. Of one machine what came first is committed first. nil: Record is used, and counts at once.
+	Commit func(ctx context.Context, id string, p fleet.Provision, done func(error))
 	// Load returns what the fleet's state holds of each member; nil: a new leader begins with nothing.
 	Load func() map[string]fleet.Provision
 	// Raise and Clear set and end a condition; nil: nobody is told.
@@ -486,6 +486,8 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 	w.component = a.Component
 	rec := p.provision(now, id)
 	confirmRecord(&rec, now, w)
+	e, _ := p.deps.Queue.Entry(id)
+	rec.Asked = e.State == queue.StateWaiting && e.Source == queue.SourceOperator // for one more run after this one
 	done := func(now time.Time) {
 		if p.awaiting[id] != w || !p.deps.Queue.Confirmed(now, id) {
 			return
@@ -500,11 +502,9 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 		return
 	}
 	w.committing = true
-	lead := p.leadCtx
-	p.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(lead, ConfirmCommit)
-		defer cancel()
-		err := p.deps.Commit(ctx, id, rec)
+	ctx, cancel := context.WithTimeout(p.leadCtx, ConfirmCommit)
+	p.deps.Commit(ctx, id, rec, func(err error) {
+		cancel()
 		p.post(func(now time.Time) {
 			w.committing = false
 			if err != nil {

@@ -19,7 +19,7 @@ func (p *Provisioner) provision(now time.Time, id string) fleet.Provision {
 	mark := p.events[id]
 	out := fleet.Provision{Stage: string(e.Stage), LastError: fit(e.LastError, fleet.MaxLastError), ErrorKind: string(e.Kind),
 		Attempts: e.Attempt, LastSuccess: unixSeconds(e.LastSuccess), BootID: e.BootID, BootCounter: bootCounter(e.BootID),
-		Sequence: mark.sequence, Parked: e.State == queue.StateParked}
+		Sequence: mark.sequence, Parked: e.State == queue.StateParked, Asked: e.Asked}
 	if mark.boot > out.BootCounter {
 		out.BootCounter = mark.boot
 	} else if mark.boot < out.BootCounter {
@@ -52,7 +52,7 @@ func confirmRecord(rec *fleet.Provision, now time.Time, w *pending) {
 // known is what a new leader takes over of a machine.
 func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 	k := queue.Known{ID: id, Attempts: rec.Attempts, Stage: queue.Stage(rec.Stage), LastError: rec.LastError,
-		Kind: queue.ErrorKind(rec.ErrorKind), BootID: rec.BootID}
+		Kind: queue.ErrorKind(rec.ErrorKind), BootID: rec.BootID, Asked: rec.Asked}
 	if rec.LastSuccess > 0 {
 		k.LastSuccess = time.Unix(rec.LastSuccess, 0)
 	}

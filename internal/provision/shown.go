@@ -25,10 +25,12 @@ func StateOf(rec fleet.Provision) queue.State {
 		return queue.StateUnconfirmed
 	case rec.Due > 0:
 		return queue.StateBackingOff
-	case last == queue.PastProvisioned:
-		return queue.StateConfirmed
 	case last == queue.OutcomeSuccess.String(), last == queue.OutcomeShutdown.String():
 		return queue.StateHeld
+	case rec.Asked:
+		return queue.StateWaiting
+	case last == queue.PastProvisioned:
+		return queue.StateConfirmed
 	}
 	return queue.StateNone
 }

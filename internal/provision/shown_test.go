@@ -34,6 +34,10 @@ func TestStateOf(t *testing.T) {
 		{"held", fleet.Provision{ConfigDigest: "d", Outcomes: ended("error", "success")}, "held"},
 		{"told to shut down", fleet.Provision{Outcomes: ended("shutdown")}, "held"},
 		{"upgraded", fleet.Provision{Outcomes: ended("upgraded")}, "none"},
+		{"asked by a person", fleet.Provision{Asked: true, LastSuccess: 7, Outcomes: ended("provisioned")}, "waiting"},
+		{"asked, and failed since", fleet.Provision{Asked: true, Due: 9, Outcomes: ended("error")}, "backing off"},
+		{"asked, and parked since", fleet.Provision{Asked: true, Parked: true, Outcomes: ended("error")}, "parked"},
+		{"asked, and held", fleet.Provision{Asked: true, Outcomes: ended("success")}, "held"},
 		{"dropped", fleet.Provision{LastError: "x", Outcomes: ended("error")}, "none"},
 	} {
 		if got := StateOf(c.rec); got.String() != c.want {

@@ -42,7 +42,7 @@ func TestWithRealTargets(t *testing.T) {
 			req := payload.(wire.WorkRequest)
 			return into2(reply, tg.Work(ctx, req.Step, req.Body))
 		}
-		d.Commit = func(_ context.Context, id string, rec fleet.Provision) error { commit(id, rec); return nil }
+		d.Commit = func(_ context.Context, id string, rec fleet.Provision, done func(error)) { commit(id, rec); done(nil) }
 	})
 	dirs := map[string]string{}
 	open := func(id string, boot uint64, mode string) {

@@ -22,6 +22,7 @@ type Entry struct {
 	FirstSeen   time.Time
 	BootID      string
 	Again       bool // runs, and once more afterwards
+	Asked       bool // a person asked for a run, and none was confirmed since
 	History     []Past
 }
 
@@ -35,7 +36,7 @@ func (q *Queue) Entry(id string) (Entry, bool) {
 		m = &memory{}
 	}
 	out := Entry{ID: id, State: m.state, Stage: m.stage, Attempt: m.attempts, LastError: m.lastError, Kind: m.kind, Due: m.due,
-		LastSuccess: m.success, FirstSeen: m.firstSeen, BootID: m.bootID, History: slices.Clone(m.history)}
+		LastSuccess: m.success, FirstSeen: m.firstSeen, BootID: m.bootID, Asked: m.asked, History: slices.Clone(m.history)}
 	if e == nil {
 		if q.overflow.has(id) {
 			out.State = StateWaiting
@@ -85,6 +86,7 @@ type Known struct {
 	Kind        ErrorKind
 	LastSuccess time.Time
 	BootID      string
+	Asked       bool   // a person asked for a run, and none was confirmed since
 	History     []Past // oldest first
 }
 
@@ -94,7 +96,7 @@ func (q *Queue) Load(now time.Time, k Known) {
 		return
 	}
 	m := &memory{attempts: k.Attempts, lastError: cut(k.LastError), kind: k.Kind, success: k.LastSuccess,
-		firstSeen: now, bootID: k.BootID, history: slices.Clone(k.History)}
+		firstSeen: now, bootID: k.BootID, asked: k.Asked, history: slices.Clone(k.History)}
 	if k.Stage != "" {
 		m.stage = knownStage(k.Stage)
 	}
@@ -114,7 +116,11 @@ func (q *Queue) Load(now time.Time, k Known) {
 	case StateConfirmed:
 		m.state = k.State
 	}
-	if m.state.waits() && m.state != StateParked {
+	switch {
+	case m.state == StateParked:
+	case m.state.waits():
 		q.dueAt(m, k.ID, now.Add(min(max(k.DueIn, 0), RetryAfterMax)))
+	case m.asked:
+		q.dueAt(m, k.ID, now) // it was waiting its turn, or at work
 	}
 }

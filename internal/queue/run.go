@@ -169,8 +169,12 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 		if !row.Hold {
 			m.state = row.Next
 		}
-		if !row.Confirms {
+		switch {
+		case row.Confirms:
+		case row.Hold:
 			m.asked = e.askedAgain()
+		case m.asked: // upgraded in place, and not configured yet
+			q.dueAt(m, j.ID, now.Add(q.cfg.Interval))
 		}
 	}
 	if row.Outcome == OutcomeDeferred && realError(r.Error) {
@@ -284,11 +288,15 @@ func (q *Queue) Tick(now time.Time) (due, unconfirmed []string) {
 			return due, unconfirmed
 		}
 		m := q.memory[t.id]
-		if m == nil || !m.state.waits() || m.state == StateParked || now.Sub(m.due) < 0 || q.entries[t.id] != nil || q.overflow.has(t.id) {
+		if m == nil || !m.comesDue() || now.Sub(m.due) < 0 || q.entries[t.id] != nil || q.overflow.has(t.id) {
 			continue
 		}
 		due = append(due, t.id)
-		if v := q.Add(now, Sighting{ID: t.id, Made: now, Source: SourceRetry, BootID: m.bootID}); v == Full && !q.overflow.has(t.id) {
+		source := SourceRetry
+		if !m.state.waits() {
+			source = SourceOperator // nothing failed: a person's word is carried on
+		}
+		if v := q.Add(now, Sighting{ID: t.id, Made: now, Source: source, BootID: m.bootID}); v == Full && !q.overflow.has(t.id) {
 			q.dues.set(now.Add(OverflowRetry), t.id)
 		}
 	}
@@ -348,7 +356,7 @@ func (q *Queue) dueAt(m *memory, id string, at time.Time) {
 // rearm puts the timer of a machine back that left the map without having run.
 func (q *Queue) rearm(now time.Time, id string) {
 	m := q.memory[id]
-	if m == nil || !m.state.waits() || m.state == StateParked || q.entries[id] != nil {
+	if m == nil || !m.comesDue() || q.entries[id] != nil {
 		return
 	}
 	at := m.due
@@ -356,6 +364,11 @@ func (q *Queue) rearm(now time.Time, id string) {
 		at = now
 	}
 	q.dues.set(at, id)
+}
+
+// comesDue reports whether a machine that is not in the map is tried again by itself.
+func (m *memory) comesDue() bool {
+	return m.state != StateParked && (m.state.waits() || m.asked)
 }
 
 func (m *memory) past(p Past) {

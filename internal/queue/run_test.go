@@ -413,6 +413,74 @@ func TestLoadGoesOn(t *testing.T) {
 	state(t, q, "c", StateConfirmed)
 }
 
+// TestLoadCarriesAWish: what a person asked for the leader of before runs under the next one, without counting as a retry;
+// what has failed since waits its time, and what was parked waits for a person.
+func TestLoadCarriesAWish(t *testing.T) {
+	q := leading(10)
+	q.Load(t0, Known{ID: "a", State: StateConfirmed, Asked: true, LastSuccess: t0})
+	q.Load(t0, Known{ID: "b", State: StateBackingOff, Asked: true, Attempts: 1, Stage: StageHelper, DueIn: 20 * time.Second})
+	q.Load(t0, Known{ID: "c", State: StateParked, Asked: true, Attempts: 1})
+	q.Load(t0, Known{ID: "d", State: StateConfirmed})
+	sound(t, q)
+	if due, _ := q.Tick(t0); !slices.Equal(due, []string{"a"}) {
+		t.Fatalf("due %v", due)
+	}
+	count(t, q, CountRetries, 0)
+	j := take(t, q, t0, "a")
+	if !j.Asked {
+		t.Fatal("it would run only if the machine wanted it")
+	}
+	// Taken away before anything was begun with it: it comes due again.
+	finish(t, q, t0, j, Result{Outcome: OutcomeSkipped})
+	if due, _ := q.Tick(t0); !slices.Equal(due, []string{"a"}) {
+		t.Fatalf("after a skip due %v", due)
+	}
+	finish(t, q, t0, take(t, q, t0, "a"), Result{Outcome: OutcomeSuccess, Stage: StageRestart})
+	if e, _ := q.Entry("a"); !e.Asked {
+		t.Fatal("the wish ended before the confirmation")
+	}
+	q.Confirmed(t0, "a")
+	if e, _ := q.Entry("a"); e.Asked {
+		t.Fatal("the wish outlived the confirmation")
+	}
+	now := t0.Add(20 * time.Second)
+	if due, _ := q.Tick(now); !slices.Equal(due, []string{"b"}) {
+		t.Fatalf("due %v", due)
+	}
+	count(t, q, CountRetries, 1)
+	if j := take(t, q, now, "b"); !j.Asked {
+		t.Fatal("a retry lost the wish")
+	}
+	if due, _ := q.Tick(now.Add(time.Hour)); len(due) != 0 {
+		t.Fatalf("due %v", due)
+	}
+}
+
+// TestUpgradedKeepsTheWish: an upgrade in place is no configuration, so that what a person asked for goes on after it.
+func TestUpgradedKeepsTheWish(t *testing.T) {
+	q := leading(10)
+	q.Reprovision(t0, "a")
+	finish(t, q, t0, take(t, q, t0, "a"), Result{Outcome: OutcomeUpgraded})
+	if q.Waiting() != 0 {
+		t.Fatal("it is not done at once")
+	}
+	if due, _ := q.Tick(t0.Add(time.Minute - 1)); len(due) != 0 {
+		t.Fatalf("due %v before the next cycle", due)
+	}
+	if due, _ := q.Tick(t0.Add(time.Minute)); !slices.Equal(due, []string{"a"}) {
+		t.Fatalf("due %v at the next cycle", due)
+	}
+	if j := take(t, q, t0.Add(time.Minute), "a"); !j.Asked {
+		t.Fatal("the wish ended with the upgrade")
+	}
+	// Who was not asked for waits for its next sighting.
+	add(t, q, t0, seen("b", t0), Admitted)
+	finish(t, q, t0, take(t, q, t0, "b"), Result{Outcome: OutcomeUpgraded})
+	if due, _ := q.Tick(t0.Add(time.Hour)); slices.Contains(due, "b") {
+		t.Fatal("it came due by itself")
+	}
+}
+
 // checkNames is the labels and words that the outside sees, as the specification has them.
 func checkNames() error {
 	var got []string

@@ -1,0 +1,111 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pace-node/internal/fleet"
+	"pace-node/internal/queue"
+	"pace-node/internal/wire"
+)
+
+func TestANewLeaderGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		state := map[string]fleet.Provision{
+			"parked":  {Parked: true, Attempts: 2, Stage: "configure", LastError: "no PEM", ErrorKind: "permanent", BootID: bootID(1), BootCounter: 1, Sequence: 7},
+			"waiting": {Due: now.Add(90 * time.Second).Unix(), Attempts: 3, Stage: "helper", LastError: "exit code 3", ErrorKind: "transient"},
+			"skewed":  {Due: now.Add(24 * time.Hour).Unix(), Attempts: 1, Stage: "helper", ErrorKind: "transient"},
+			"done":    {LastSuccess: now.Unix(), Outcomes: []fleet.Outcome{{At: now.Unix(), Result: "provisioned"}}},
+		}
+		f := newFleetWith(t, Config{Workers: 1, Default: trivial}, func(d *Deps) { d.Load = func() map[string]fleet.Provision { return state } })
+		defer f.close()
+		state["idle"] = fleet.Provision{}
+		for id := range state {
+			f.add(id, func(m *machine) { m.wants = id != "done" && id != "idle" })
+		}
+		f.p.Lead(true)
+		time.Sleep(30 * time.Second)
+		f.want("provisioned_total", "", 0)
+		if e := f.state("parked"); e.State != queue.StateParked || e.LastError != "no PEM" {
+			t.Fatalf("%+v", e)
+		}
+		if e := f.state("done"); e.State != queue.StateConfirmed {
+			t.Fatalf("%+v", e)
+		}
+		if _, ok, _ := f.p.Show(context.Background(), "idle"); ok {
+			t.Fatal("one that never asked is known to the queue")
+		}
+		// The event that the leader of before has recorded is a replay here too.
+		f.with("parked", func(m *machine) { m.sequence = 6 })
+		if a := f.send(f.event("parked")); a.Refused != "replayed" {
+			t.Fatalf("%+v", a)
+		}
+		f.provisioned(1, 70*time.Second)
+		if _, ok := f.provAt["waiting"]; !ok {
+			t.Fatal("the one that was due is not provisioned")
+		}
+		f.provisioned(2, 10*time.Minute) // the skewed one waits ten minutes at most
+	})
+}
+
+// TestAWishOutlivesTheLeader: an operator is answered once the state holds what was asked for, and the next leader does it,
+// though the machine itself wants nothing.
+func TestAWishOutlivesTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		var f *fakeFleet
+		f = newFleetWith(t, Config{Workers: 1, Default: trivial}, func(d *Deps) {
+			d.Load = func() map[string]fleet.Provision { f.mu.Lock(); defer f.mu.Unlock(); return maps.Clone(f.records) }
+		})
+		defer f.close()
+		f.add("a", func(m *machine) { m.wants = false; m.fail["configure"] = func(int) error { return errHang } })
+		f.p.Lead(true)
+		synctest.Wait()
+		if _, err := f.p.Reprovision(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if rec := f.records["a"]; !rec.Asked {
+			t.Fatalf("it was answered before the state held it: %+v", rec)
+		}
+		time.Sleep(time.Second)
+		f.want("busy_workers", "", 1)
+		f.p.Lead(false) // killed in the middle of configure
+		synctest.Wait()
+		f.with("a", func(m *machine) { delete(m.fail, "configure") })
+		f.p.Lead(true)
+		f.provisioned(1, time.Second)
+		if rec := f.records["a"]; rec.Asked || rec.LastSuccess == 0 {
+			t.Fatalf("after its confirmation: %+v", rec)
+		}
+		time.Sleep(2 * time.Minute)
+
+		// Dropped is dropped for the next leader too.
+		f.with("a", func(m *machine) { m.wants = false; m.fail["configure"] = func(int) error { return errHang } })
+		if _, err := f.p.Reprovision(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.p.Drop(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		f.p.Lead(false)
+		f.p.Lead(true)
+		time.Sleep(5 * time.Minute)
+		f.want("waiting_nodes", "", 0)
+
+		// What the state does not hold is no success.
+		f.mu.Lock()
+		f.commitErr = errors.New("no quorum")
+		f.mu.Unlock()
+		text, err := f.p.Reprovision(ctx, "a")
+		var refused *wire.Error
+		if !errors.As(err, &refused) || text != "" || !strings.Contains(refused.Text, "no quorum") || refused.Hint == "" {
+			t.Fatalf("%q, %v", text, err)
+		}
+	})
+}
