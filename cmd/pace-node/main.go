@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -17,14 +16,20 @@ import (
 	"pace-node/internal/host"
 	"pace-node/internal/machine"
 	"pace-node/internal/node"
+	"pace-node/internal/target"
+	"pace-node/internal/upgrade"
 	"pace-node/internal/version"
 )
 
-func main() { os.Exit(run(newHost(), os.Args, output(os.Stdout), output(os.Stderr))) }
+func main() {
+	h, stderr := newHost(), output(os.Stderr)
+	guard := upgrade.Begin(upgrade.Watch{Args: os.Args, Stderr: stderr, Point: crashPoint(), Refuse: h.Refuse, Within: serveWithin()})
+	os.Exit(guard.End(run(h, os.Args, output(os.Stdout), stderr, guard)))
+}
 
-func run(h host.Host, argv []string, stdout, stderr io.Writer) int {
+func run(h host.Host, argv []string, stdout, stderr io.Writer, guard *upgrade.Guard) int {
 	parse, help, tool := config.Parse, config.Help, false
-	if name := strings.TrimSuffix(strings.ToLower(filepath.Base(argv[0])), ".exe"); name == config.ToolVerb {
+	if config.IsTool(argv[0]) {
 		parse, help, tool = config.ParseTool, func(w io.Writer) error { _, err := io.WriteString(w, control.ToolHelp()); return err }, true
 	}
 	cfg, call, err := parse(argv[1:], os.LookupEnv, h.StoredSettings, os.ReadFile)
@@ -48,7 +53,7 @@ func run(h host.Host, argv []string, stdout, stderr io.Writer) int {
 			err = say(stdout, "every argument can be used", true)
 		}
 	case "":
-		return serve(h, cfg, stderr)
+		return serve(h, cfg, stderr, guard)
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -72,13 +77,18 @@ func say(stdout io.Writer, text string, asJSON bool) error {
 }
 
 // serve runs the node until the service manager or a signal ends it.
-func serve(h host.Host, cfg config.Config, stderr io.Writer) int {
+func serve(h host.Host, cfg config.Config, stderr io.Writer, guard *upgrade.Guard) int {
 	m := machine.New(h, cfg)
+	m.Point = crashPoint()
 	state, err := m.State()
+	var upgrader target.Upgrader
+	if err == nil {
+		upgrader, err = m.Upgrader(guard)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "pace-node: %v\n", err)
 		h.Refuse(err, config.ExitFailed)
 		return config.ExitFailed
 	}
-	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: m.AdminSocket(), Stderr: stderr, Point: crashPoint()})
+	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: m.AdminSocket(), Stderr: stderr, Point: m.Point, Upgrade: upgrader, Served: guard.Served})
 }

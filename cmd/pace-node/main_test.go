@@ -28,7 +28,7 @@ func (bare) Uninstall(context.Context, string) (host.Outcome, error) {
 func status(t *testing.T, argv ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(bare{newHost()}, argv, &out, &errs)
+	code = run(bare{newHost()}, argv, &out, &errs, nil)
 	return code, out.String(), errs.String()
 }
 

@@ -9,17 +9,20 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"pace-node/internal/node"
 )
 
 // What a test tells this build through the environment. It is in test builds only.
 const (
-	crashAt    = "PACE_CRASH_AT"    // <point>[@<n>]: the n-th passing of that point ends the process; 1 where it is left out
-	crashWhen  = "PACE_CRASH_WHEN"  // only passings while this file exists count; empty: all do
-	crashTrace = "PACE_CRASH_TRACE" // file to which every passing that counts is appended, a line each
-	crashExit  = 77                 // status of a process that ended at its point
-	crashFault = 70                 // status where the build itself is at fault
+	crashAt    = "PACE_CRASH_AT"     // <point>[@<n>]: the n-th passing of that point ends the process; 1 where it is left out
+	crashWhen  = "PACE_CRASH_WHEN"   // only passings while this file exists count; empty: all do
+	crashTrace = "PACE_CRASH_TRACE"  // file to which every passing that counts is appended, a line each
+	crashExit  = 77                  // status of a process that ended at its point
+	crashServe = "PACE_SERVE_WITHIN" // how long a program that was upgraded to has until it serves
+	crashHang  = "PACE_CRASH_HANG"   // not empty: the process stays at its point, and does nothing any more
+	crashFault = 70                  // status where the build itself is at fault
 )
 
 // crashPoint ends the process at the point that the environment names, as a power cut would.
@@ -54,7 +57,15 @@ func crashPoint() func(string) {
 		}
 		if name == at && left.Add(-1) == 0 {
 			fmt.Fprintln(os.Stderr, "crash point", name)
+			if os.Getenv(crashHang) != "" {
+				select {}
+			}
 			os.Exit(crashExit)
 		}
 	}
+}
+
+func serveWithin() time.Duration {
+	d, _ := time.ParseDuration(os.Getenv(crashServe))
+	return d
 }

@@ -42,7 +42,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	command := func() { os.Exit(run(bare{newHost()}, os.Args, os.Stdout, os.Stderr)) }
+	command := func() { os.Exit(run(bare{newHost()}, os.Args, os.Stdout, os.Stderr, nil)) }
 	testscript.Main(m, map[string]func(){"pace-node": command, "pacectl": command})
 }
 

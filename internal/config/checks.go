@@ -12,6 +12,7 @@ import (
 
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/release"
 	"pace-node/internal/wire"
 )
 
@@ -280,6 +281,16 @@ func checkComponent(text string) error {
 	return nil
 }
 
+func checkRepository(text string) error {
+	_, err := release.ParseRepository(text)
+	return err
+}
+
+func checkReleaseKey(text string) error {
+	_, err := release.ParsePublicKey(text)
+	return err
+}
+
 // checkCommand finds what can be found without splitting: provision does that.
 func checkCommand(text string) error {
 	var quote rune
@@ -380,6 +391,10 @@ var crossChecks = []crossCheck{
 		"a certificate is given, and its key is not; give --admin-tls-key too"},
 	{"admin-tls-key", func(c *Config) bool { return c.AdminTLSKey != "" && c.AdminTLSCert == "" },
 		"a key is given, and its certificate is not; give --admin-tls-cert too"},
+	{"provision-upgrades", func(c *Config) bool {
+		return c.Provision.Upgrades != "off" && (c.Provision.Repository == "" || c.Provision.ReleaseKey == "")
+	},
+		"nothing says where releases come from and who signs them; give --provision-repository and --provision-release-key too"},
 	{"advertise", func(c *Config) bool { return loopback(c.Advertise) && !c.DiscoveryLoopback },
 		"other machines cannot dial this machine's loopback; name an address of a network, or give --discovery-loopback for several nodes on one machine"},
 	{"fleet-seed", func(c *Config) bool { return c.DiscoveryLoopback && slices.ContainsFunc(c.FleetSeeds, elsewhere) },

@@ -20,6 +20,7 @@ const (
 	ExitUsage   = 2  // the command line is not one
 	ExitRefused = 4  // the fleet said no
 	ExitNobody  = 5  // nobody answered
+	ExitAgain   = 75 // the program changed under the node: it ended so that the service manager starts it again (EX_TEMPFAIL)
 	ExitConfig  = 78 // the configuration is refused (EX_CONFIG); a service manager does not retry it
 )
 
@@ -97,6 +98,9 @@ type ProvisionConfig struct {
 	Default       string // path of a helper's answer; "" = none
 	Component     string
 	Mode          string // auto, always, never
+	Upgrades      string // off, required, optional
+	Repository    string // of releases: a folder, or an http or https address; "" = none
+	ReleaseKey    string // minisign's text of the key that signs them; "" = none
 }
 
 // VerbCall is what was asked of the program. Name is "" for the service, a row of Verbs, or ToolVerb for pacectl with its

@@ -18,6 +18,7 @@ var exitRows = []exitRow{
 	{ExitUsage, "the command line is not one"},
 	{ExitRefused, "refused by the fleet"},
 	{ExitNobody, "nobody answered"},
+	{ExitAgain, "the program was upgraded or rolled back: the service manager starts it again"},
 	{ExitConfig, "the configuration is refused"},
 }
 

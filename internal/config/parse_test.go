@@ -68,12 +68,13 @@ func TestDefaults(t *testing.T) {
 		Labels: map[string]string{}, Flags: map[string][]string{}, Listen: ":6674", ListenRaft: ":6680", Discovery: ":6681", AdminListen: "127.0.0.1:6690",
 		LogLevel: "info", LogFormat: "text",
 		Provision: ProvisionConfig{Interval: time.Minute, Workers: c.Provision.Workers, Queue: 50000, HelperTimeout: 10 * time.Second,
-			Component: "provision_mode_server", Mode: "auto"},
+			Component: "provision_mode_server", Mode: "auto", Upgrades: "off"},
 	}
 	for _, name := range []string{"state-dir", "config", "name", "label", "listen", "listen-raft", "advertise", "discovery", "discovery-interface",
 		"discovery-reply-port", "discovery-loopback", "fleet-seed", "fleet-id", "admin-listen", "admin-tls-cert", "admin-tls-key",
 		"admin-token-file", "log-level", "log-format", "provision-interval", "provision-workers", "provision-queue", "provision-helper",
-		"provision-helper-timeout", "provision-default", "provision-component", "provision-mode", "service-name", "firewall-allow",
+		"provision-helper-timeout", "provision-default", "provision-component", "provision-mode", "provision-upgrades",
+		"provision-repository", "provision-release-key", "service-name", "firewall-allow",
 		"scheduler", "json"} {
 		if want.Typed == nil {
 			want.Typed = map[string]Origin{}
@@ -91,6 +92,9 @@ const (
 	fleA = "0123456789abcdef0123456789abcdef"
 )
 
+// releaseKey is minisign's own, as its manual gives it.
+const releaseKey = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
+
 func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 	c := mustParse(t, sources{args: []string{
 		"--state-dir=/s", "--name=Büro 1", "--label=site=north", "--label", "note=a b=c", "--listen=10.1.0.2:7000", "--listen-raft=[::1]:7001",
@@ -99,6 +103,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 		"--admin-listen=", "--admin-tls-cert=/c", "--admin-tls-key=/k", "--admin-token-file=/t", "--log-level=debug", "--log-format=json",
 		"--provision-interval=15min", "--provision-workers=3", "--provision-queue=7", "--provision-helper=/bin/h 'a b'",
 		"--provision-helper-timeout=1m30s", "--provision-default=/d.json", "--provision-component=other", "--provision-mode=never",
+		"--provision-upgrades=optional", "--provision-repository=https://r.example/pace", "--provision-release-key=" + releaseKey,
 		"--service-name=Pace.2", "--firewall-allow=10.1.2.3/8", "--firewall-allow=::ffff:10.1.2.3", "--firewall-allow=fd00::1", "--scheduler=leader", "--json",
 	}})
 	want := Config{
@@ -106,7 +111,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 		Advertise: "node1", Discovery: "10.1.0.2:7002", DiscoveryInterfaces: []string{"eth*", "!docker0"}, DiscoveryReplyPort: 6682,
 		DiscoveryLoopback: true, FleetSeeds: []string{"a:6674", "[::1]:9"}, FleetID: fleA + "@" + keyA, AdminListen: "",
 		AdminTLSCert: "/c", AdminTLSKey: "/k", AdminTokenFile: "/t", LogLevel: "debug", LogFormat: "json",
-		Provision:   ProvisionConfig{15 * time.Minute, 3, 7, "/bin/h 'a b'", 90 * time.Second, "/d.json", "other", "never"},
+		Provision:   ProvisionConfig{15 * time.Minute, 3, 7, "/bin/h 'a b'", 90 * time.Second, "/d.json", "other", "never", "optional", "https://r.example/pace", releaseKey},
 		ServiceName: "Pace.2", FirewallAllow: []string{"10.0.0.0/8", "10.1.2.3/32", "fd00::1/128"},
 		Scheduler: "leader:6674", JSON: true, Typed: c.Typed, Flags: c.Flags,
 	}

@@ -46,6 +46,9 @@ func checkRefused() error {
 		{"provision-default", []string{"/d"}, map[string]string{`x"`: "quotation"}},
 		{"provision-component", []string{"provision_mode_server", "x-y"}, map[string]string{"a.b": "component", "a>": "component", "*": "component", "a b": "component", "a\tb": "control", strings.Repeat("c", 65): "component"}},
 		{"provision-mode", []string{"auto", "always", "never"}, map[string]string{"once": "one of auto, always, never"}},
+		{"provision-upgrades", []string{"off"}, map[string]string{"maybe": "one of off, required, optional", "required": "where releases come from", "optional": "where releases come from"}},
+		{"provision-repository", []string{"/srv/releases", "http://r", "https://r.example:8443/pace/"}, map[string]string{"releases": "absolute path", "ftp://r/x": "http or https", "https://a:b@r/": "with a user", "http://r/?x": "a query"}},
+		{"provision-release-key", []string{releaseKey}, map[string]string{"RW": "56 characters", releaseKey[:55]: "56 characters", "/etc/key.pub": "56 characters"}},
 		{"service-name", []string{"PaceNode", "io.pace.node", "2nd", strings.Repeat("s", 64)}, map[string]string{"-x": "begins with", ".x": "begins with", "_x": "begins with",
 			"a b": "A-Z", `a\b`: "A-Z", "a/b": "A-Z", "é": "A-Z", strings.Repeat("s", 65): "1 to 64"}},
 		{"firewall-allow", []string{"10.1.2.3", "10.1.2.3/8", "fd00::/8", "::1", "0.0.0.0/1"}, map[string]string{"0.0.0.0/0": "everybody", "10.0.0.0/0": "everybody", "::/0": "everybody",
@@ -140,6 +143,8 @@ func checkCross() error {
 		{"--discovery-reply-port=6681", "--discovery-reply-port", "--discovery has the same port"},
 		{"--admin-tls-cert=/c", "--admin-tls-cert", "its key is not"},
 		{"--admin-tls-key=/k", "--admin-tls-key", "its certificate is not"},
+		{"--provision-upgrades=required --provision-repository=/r", "--provision-upgrades", "--provision-release-key"},
+		{"--provision-upgrades=optional --provision-release-key=" + releaseKey, "--provision-upgrades", "--provision-repository"},
 		{"--advertise=127.0.0.1", "--advertise", "loopback"},
 		{"--discovery-loopback --fleet-seed=127.0.0.1:1 --fleet-seed=10.1.0.2", "--fleet-seed", "another one"},
 		{"--discovery-loopback --fleet-seed=[fd00::1]", "--fleet-seed", "another one"},
@@ -150,7 +155,7 @@ func checkCross() error {
 			return fmt.Errorf("%s: %v, want %s named with %q", c.args, err, c.key, c.say)
 		}
 	}
-	for _, args := range []string{"", "--discovery-loopback --fleet-seed=127.0.0.1:1 --fleet-seed=[::1]:2 --fleet-seed=host1", "--fleet-seed=10.1.0.2", "--listen=:0 --listen-raft=:0", "--advertise=127.0.0.1 --discovery-loopback", "--admin-tls-cert=/c --admin-tls-key=/k",
+	for _, args := range []string{"", "--provision-upgrades=required --provision-repository=/r --provision-release-key=" + releaseKey, "--provision-repository=/r", "--discovery-loopback --fleet-seed=127.0.0.1:1 --fleet-seed=[::1]:2 --fleet-seed=host1", "--fleet-seed=10.1.0.2", "--listen=:0 --listen-raft=:0", "--advertise=127.0.0.1 --discovery-loopback", "--admin-tls-cert=/c --admin-tls-key=/k",
 		"--discovery= --discovery-reply-port=6681", "--listen=10.1.0.2:1 --listen-raft=10.1.0.3:1"} {
 		if _, _, err := (sources{args: strings.Fields(args)}).parse(); err != nil {
 			return fmt.Errorf("%q: %w", args, err)

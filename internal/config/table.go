@@ -160,6 +160,16 @@ var Options = []Option{
 		Help: "whether this machine wants to be provisioned: once and when its configuration is missing, at each boot, or never",
 		set:  func(c *Config, v []string) { c.Provision.Mode = v[0] }},
 
+	{Name: "provision-upgrades", Kind: KindChoice, Default: "off", Choices: []string{"off", "required", "optional"}, Group: GroupProvision,
+		Help: "whether the leader upgrades a machine to the version that the helper names: a failure is an error (required), or a warning and the machine is configured as it is (optional)",
+		set:  func(c *Config, v []string) { c.Provision.Upgrades = v[0] }},
+	{Name: "provision-repository", Kind: KindText, Metavar: "folder|url", Group: GroupProvision,
+		Help:  "where releases are fetched from: the whole path of a folder on each machine, or an http or https address; on a machine itself it takes the leader's place",
+		Check: checkRepository, set: func(c *Config, v []string) { c.Provision.Repository = v[0] }},
+	{Name: "provision-release-key", Kind: KindText, Metavar: "key", Group: GroupProvision,
+		Help:  "the minisign key that signs releases, 56 characters that begin with RW; on a machine itself no other is trusted",
+		Check: checkReleaseKey, set: func(c *Config, v []string) { c.Provision.ReleaseKey = v[0] }},
+
 	{Name: "service-name", Kind: KindText, Metavar: "name", Group: GroupService, Except: []Origin{OriginFile},
 		Shown: "PaceNode on Windows, pace-node on Linux, io.pace.node on macOS",
 		Help:  "what the service is called on this machine; there is one service a machine",
@@ -219,6 +229,8 @@ var Verbs = []Verb{
 func (o *Option) EnvName() string {
 	return "PACE_" + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
 }
+
+func (o *Option) excepts(origin Origin) bool { return slices.Contains(o.Except, origin) }
 
 // Client reports that it is about the verb itself, and no setting of a node.
 func (o *Option) Client() bool { return o.Group == GroupClient }

@@ -63,6 +63,7 @@ type Config struct {
 	Random      func() float64        // 0..1, for jitter
 	Facts       func() map[string]any // of this machine, for its inventory
 	Point       func(name string)     // called at each crash point; nil: none
+	Upgrade     target.Upgrader       // replaces this process' program; nil: nothing does
 	NoSync      bool                  // leaves out the fsyncs of the stores; tests only
 }
 
@@ -251,7 +252,12 @@ func (n *Node) openState() error {
 	n.target, err = target.Open(target.Config{Dir: filepath.Join(n.dir.Path(), statedir.ProvisionedDir), NodeID: n.id, Name: n.name, Labels: n.cfg.Settings.Labels,
 		Version: version.Version, Platform: version.Platform(), Cluster: n.rec.Cluster, BootCounter: counter, Entropy: n.cfg.Entropy, Facts: n.cfg.Facts,
 		Mode: n.cfg.Settings.Provision.Mode, Logger: n.log, Point: n.cfg.Point,
-		Restarted: func() { n.post(n.announce) }, Shutdown: n.shutDown})
+		Restarted: func() { n.post(n.announce) }, Shutdown: n.shutDown, Upgrade: n.cfg.Upgrade, Upgraded: n.upgraded})
+	if n.cfg.Upgrade != nil {
+		if back, ok := n.cfg.Upgrade.RolledBack(); ok {
+			n.log.Warn("last upgrade was rolled back", "version", back.Version, "why", back.Why, "at", back.At.UTC().Format(time.RFC3339))
+		}
+	}
 	return err
 }
 

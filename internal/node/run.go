@@ -261,6 +261,23 @@ func (n *Node) shutDown(msg string) {
 	}()
 }
 
+// ErrUpgraded ends a node whose program was replaced: its service manager starts the new one.
+var ErrUpgraded = errors.New("the program was upgraded, and is to be started again")
+
+// upgraded ends the process so that the service manager starts the program that took its place.
+func (n *Node) upgraded(version string) {
+	n.log.Warn("upgraded by the fleet", "version", control.Word(version))
+	go func() {
+		select {
+		case <-time.After(shutDownAfter):
+			err := ErrUpgraded
+			n.failure.CompareAndSwap(nil, &err)
+			n.Stop()
+		case <-n.quit:
+		}
+	}()
+}
+
 // abort undoes a start that failed half-way.
 func (n *Node) abort() {
 	n.cancel()

@@ -14,6 +14,7 @@ import (
 	"pace-node/internal/config"
 	"pace-node/internal/host"
 	"pace-node/internal/statedir"
+	"pace-node/internal/target"
 )
 
 // Service is what the command hands over to run a node until it is told to stop.
@@ -24,6 +25,8 @@ type Service struct {
 	AdminSocket string
 	Stderr      io.Writer
 	Point       func(string) // crash points of a test build; nil: none
+	Upgrade     target.Upgrader
+	Served      func() // called once the node serves; nil: nobody asks
 }
 
 // Serve runs a node under the platform's service manager, or in the foreground, and returns the exit status.
@@ -40,6 +43,7 @@ func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) erro
 		Settings: s.Settings, HostName: s.Settings.Name, Logger: logger, AdminSocket: s.AdminSocket, State: s.State, Mint: s.Mint,
 		Network: SystemNetwork{Rules: s.Settings.DiscoveryInterfaces, Loopback: s.Settings.DiscoveryLoopback},
 		Entropy: func(b []byte) { rand.Read(b) }, Random: mathrand.Float64, Point: s.Point,
+		Upgrade: s.Upgrade,
 	})
 	if err != nil {
 		return err
@@ -50,6 +54,9 @@ func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) erro
 		}
 	}
 	said(h.Ready())
+	if s.Served != nil {
+		s.Served()
+	}
 	watch, stopWatch := context.WithCancel(context.Background())
 	told, watched := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -100,6 +107,8 @@ func exitOf(err error) int {
 		return config.ExitOK
 	case errors.As(err, &refused):
 		return config.ExitConfig
+	case errors.Is(err, ErrUpgraded):
+		return config.ExitAgain
 	}
 	return config.ExitFailed
 }

@@ -70,6 +70,8 @@ type StepRow struct {
 var Steps = []StepRow{
 	{queue.StageInventory, wire.StepInventory, 10 * time.Second, 2, false},
 	{queue.StageShutdown, wire.StepShutdown, 10 * time.Second, 1, true},
+	// A program is fetched over a slow line, and run twice before it is taken. Half a lease's life.
+	{queue.StageUpgrade, wire.StepUpgrade, 5 * time.Minute, 1, true},
 	{queue.StageConfigure, wire.StepConfigure, 30 * time.Second, 1, true},
 	{queue.StageRestart, wire.StepRestart, 30 * time.Second, 1, true},
 }

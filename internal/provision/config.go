@@ -23,6 +23,9 @@ type Config struct {
 	HelperTimeout time.Duration // 0: DefaultHelperTimeout
 	Default       string        // a path to a helper's answer, or the answer itself, beginning with "{"
 	Component     string        // "": DefaultComponent
+	Upgrades      UpgradePolicy // "": off
+	Repository    string        // of releases; needed unless Upgrades is off
+	ReleaseKey    string        // that signs them; needed unless Upgrades is off
 }
 
 // Complete fills in what was left at zero and refuses what can't be, also a default that does not read; the error names the
@@ -55,6 +58,12 @@ func (c *Config) check() error {
 	}
 	if c.Component == "" {
 		c.Component = DefaultComponent
+	}
+	if c.Upgrades == "" {
+		c.Upgrades = UpgradesOff
+	}
+	if err := c.upgradesUsable(); err != nil {
+		return err
 	}
 	switch {
 	case c.Interval < queue.MinInterval:

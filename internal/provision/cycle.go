@@ -49,8 +49,14 @@ func (p *Provisioner) cycle(r *run) (queue.Result, string) {
 		}
 		return queue.Result{Outcome: queue.OutcomeShutdown, Stage: queue.StageShutdown}, ""
 	}
-	if answer.Upgrade != "" {
-		p.log.Info("helper asked for a version; upgrades are off", "id", r.job.ID, "version", wire.Printable(answer.Upgrade))
+	upgraded, f := p.upgrade(r, inventory, answer.Upgrade)
+	switch {
+	case f != nil:
+		return failed(queue.StageUpgrade, f), ""
+	case upgraded:
+		return queue.Result{Outcome: queue.OutcomeUpgraded, Stage: queue.StageUpgrade}, ""
+	case p.boundary(r):
+		return skipped, ""
 	}
 	raw, f := p.ask1(r, queue.StageConfigure, answer.body(r.info.Cluster))
 	if f != nil {

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -45,6 +46,9 @@ type machine struct {
 	asked     map[string]int
 	log       []string
 	shutdown  bool
+	version   string // "": 1.0
+	cannot    string // why it cannot be upgraded; "": it can
+	upgrade   wire.UpgradeBody
 	body      wire.ConfigureBody
 	working   int
 	standing  Standing
@@ -344,7 +348,19 @@ func (f *fakeFleet) step(m *machine, req wire.WorkRequest) (wire.WorkAnswer, err
 	}
 	switch req.Step {
 	case "inventory":
-		return wire.WorkAnswer{OK: true, Body: json.RawMessage(`{"agents":[],"facts":{"hostname":"h"},"version":"1.0"}`)}, nil
+		facts := map[string]any{"hostname": "h"}
+		if m.cannot != "" {
+			facts[wire.FactNotUpgradable] = m.cannot
+		}
+		b, _ := json.Marshal(wire.Inventory{Agents: []string{}, Facts: facts, Version: cmp.Or(m.version, "1.0"), Upgradable: m.cannot == ""})
+		return wire.WorkAnswer{OK: true, Body: b}, nil
+	case "upgrade": // it comes back under its next boot id
+		if err := json.Unmarshal(req.Body, &m.upgrade); err != nil {
+			return wire.WorkAnswer{Error: err.Error()}, nil
+		}
+		m.version, m.boot = m.upgrade.Version, m.boot+1
+		b, _ := json.Marshal(wire.UpgradeAnswer{Version: m.version})
+		return wire.WorkAnswer{OK: true, Body: b}, nil
 	case "shutdown":
 		m.shutdown, m.session = true, false
 		return wire.WorkAnswer{OK: true}, nil

@@ -114,13 +114,14 @@ const (
 	StageInventory Stage = "inventory"
 	StageHelper    Stage = "helper"
 	StageShutdown  Stage = "shutdown"
+	StageUpgrade   Stage = "upgrade"
 	StageConfigure Stage = "configure"
 	StageRestart   Stage = "restart"
 	StageConfirm   Stage = "confirm"
 )
 
 // Stages is every stage, in the order of the cycle: the closed list of the label "stage".
-var Stages = []Stage{StageProbe, StageInventory, StageHelper, StageShutdown, StageConfigure, StageRestart, StageConfirm}
+var Stages = []Stage{StageProbe, StageInventory, StageHelper, StageShutdown, StageUpgrade, StageConfigure, StageRestart, StageConfirm}
 
 // Outcome is how a run ended.
 type Outcome uint8

@@ -46,6 +46,8 @@ var documents = []document{
 	doc[wire.ConfigureAnswer]("work-configure-answer", "Configure answer", "verb 17 Work, step configure: body of the answer"),
 	doc[wire.RestartBody]("work-restart-body", "Restart body", "verb 17 Work, step restart: body of the request"),
 	doc[wire.RestartAnswer]("work-restart-answer", "Restart answer", "verb 17 Work, step restart: body of the answer"),
+	doc[wire.UpgradeBody]("work-upgrade-body", "Upgrade body", "verb 17 Work, step upgrade: body of the request"),
+	doc[wire.UpgradeAnswer]("work-upgrade-answer", "Upgrade answer", "verb 17 Work, step upgrade: body of the answer"),
 	doc[wire.ShutdownBody]("work-shutdown-body", "Shutdown body", "verb 17 Work, step shutdown: body of the request; the answer has none"),
 	doc[wire.StatusRequest]("wire-status-request", "Status request", "verb 18 Status: request"),
 	doc[wire.ClusterRequest]("wire-cluster-request", "Cluster request", "verb 19 Cluster: request"),

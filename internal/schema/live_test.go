@@ -267,6 +267,8 @@ func TestRequests(t *testing.T) {
 		{"work-configure-answer", wire.ConfigureAnswer{Digest: hex + hex}},
 		{"work-restart-body", wire.RestartBody{Digest: hex + hex}},
 		{"work-restart-answer", wire.RestartAnswer{Digest: hex + hex, Component: "server", BootID: hex}},
+		{"work-upgrade-body", wire.UpgradeBody{Version: "1.2.0", Repository: "/srv/releases", Key: "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3", Again: true}},
+		{"work-upgrade-answer", wire.UpgradeAnswer{Version: "1.2.0"}},
 		{"work-shutdown-body", wire.ShutdownBody{Msg: "go"}},
 		{"health", control.Health{V: 1, Status: "ok", Mode: "voter"}},
 		{"condition-list", control.ConditionList{V: 1, View: control.View{Mode: "voter"}, Conditions: []control.ConditionStatus{{ID: "clock-skewed", Severity: "warning"}}}},

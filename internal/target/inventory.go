@@ -37,9 +37,11 @@ func (t *Target) inventory(context.Context, json.RawMessage) (any, *refusal) {
 }
 
 func (t *Target) describe() wire.Inventory {
+	facts := t.allFacts()
+	upgradable := t.upgradeFacts(facts)
 	return wire.Inventory{
 		Agents: []string{}, Classes: []string{}, Collectives: []string{collective}, DataPlugins: []string{}, Machines: []string{},
-		Facts: t.allFacts(), MainCollective: collective, Upgradable: false, Version: t.cfg.Version,
+		Facts: facts, MainCollective: collective, Upgradable: upgradable, Version: t.cfg.Version,
 	}
 }
 

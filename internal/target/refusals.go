@@ -39,6 +39,8 @@ const (
 	ReasonOtherDigest   Reason = "other_digest"
 	ReasonFacts         Reason = "facts"
 	ReasonCannotDoSo    Reason = "not_possible_here"
+	ReasonNotUpgraded   Reason = "not_upgraded"         // worth another try
+	ReasonNoUpgrade     Reason = "upgrade_refused"      // not until somebody mends it
 	ReasonStaleConfirm  Reason = "confirm_older_demand" // a confirmation of what was configured before the last demand
 	ReasonOtherConfirm  Reason = "confirm_other_digest"
 	ReasonForeignConfig Reason = "confirm_other_fleet"
@@ -81,6 +83,8 @@ var Reasons = []ReasonRow{
 	{ReasonOtherDigest, true},
 	{ReasonFacts, true},
 	{ReasonCannotDoSo, false},
+	{ReasonNotUpgraded, true},
+	{ReasonNoUpgrade, false},
 	{ReasonStaleConfirm, true},
 	{ReasonOtherConfirm, true},
 	{ReasonForeignConfig, true},

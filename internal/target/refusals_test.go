@@ -204,11 +204,14 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	for _, c := range refusedDocuments() {
 		refuse(c.name, wire.StepConfigure, c.raw, c.reason, c.say)
 	}
-	refuse("unknown step", "upgrade", nil, ReasonUnknownStep, `the step "upgrade"`)
+	refuse("unknown step", "reboot", nil, ReasonUnknownStep, `the step "reboot"`)
 	refuse("step of escapes", "\x1b[2J", nil, ReasonUnknownStep, `"\x1b[2J"`)
 	refuse("restart without a digest", wire.StepRestart, []byte(`{}`), ReasonWrongType, `"digest"`)
 	refuse("restart without a body", wire.StepRestart, nil, ReasonWrongType, `"digest"`)
 	refuse("restart with another digest", wire.StepRestart, []byte(`{"digest":"`+strings.Repeat("ab", 32)+`"}`), ReasonOtherDigest, "not abab")
+	refuse("upgrade without a body", wire.StepUpgrade, nil, ReasonWrongType, `"version"`)
+	refuse("upgrade of another type", wire.StepUpgrade, []byte(`{"version":1}`), ReasonWrongType, `"version"`)
+	refuse("upgrade", wire.StepUpgrade, []byte(`{"version":"2"}`), ReasonCannotDoSo, "cannot replace its program")
 	refuse("shutdown", wire.StepShutdown, []byte(`{}`), ReasonCannotDoSo, "cannot be told to shut down")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

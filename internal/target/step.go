@@ -24,6 +24,7 @@ var Steps = []StepRow{
 	{wire.StepConfigure, true, (*Target).configure},
 	{wire.StepRestart, true, (*Target).restart},
 	{wire.StepShutdown, true, (*Target).shutdown},
+	{wire.StepUpgrade, true, (*Target).upgrade},
 }
 
 // LookupStep returns the row of a step.
@@ -68,7 +69,7 @@ func (t *Target) work(ctx context.Context, step string, body json.RawMessage) (a
 	defer cancel(nil)
 	t.mu.Lock()
 	switch {
-	case t.closed:
+	case t.closed || t.replaced:
 		t.mu.Unlock()
 		return nil, refuse(ReasonClosed, "this node is stopping; try again when it is back")
 	case t.running != nil:

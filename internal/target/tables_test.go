@@ -17,7 +17,7 @@ var transientByHand = map[Reason]bool{
 	"wrong_type": false, "other_cluster": true, "empty_configuration": false, "setting_name": false, "too_many": false,
 	"too_long": false, "certificate": false, "ca": false, "key": false, "key_and_certificate": false, "policy_name": false,
 	"file_name": false, "file_mode": false, "name_clash": false, "cancelled": true, "changed_fleet": true, "storage": true,
-	"nothing_configured": true, "damaged": true, "other_digest": true, "facts": true, "not_possible_here": false,
+	"nothing_configured": true, "damaged": true, "other_digest": true, "facts": true, "not_possible_here": false, "not_upgraded": true, "upgrade_refused": false,
 	"confirm_older_demand": true, "confirm_other_digest": true, "confirm_other_fleet": true,
 }
 
@@ -399,7 +399,7 @@ func TestClashesBySystem(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	want := map[string]bool{"inventory": false, "configure": true, "restart": true, "shutdown": true}
+	want := map[string]bool{"inventory": false, "configure": true, "restart": true, "shutdown": true, "upgrade": true}
 	if len(Steps) != len(want) {
 		t.Errorf("%d steps", len(Steps))
 	}
@@ -408,7 +408,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s: lease %v", step, r.Lease)
 		}
 	}
-	if _, ok := LookupStep("upgrade"); ok {
+	if _, ok := LookupStep("reboot"); ok {
 		t.Error("an unknown step is known")
 	}
 	if row, ok := wire.LookupVerb(wire.VerbWork); !ok || row.Ceiling != MaxBody {

@@ -41,6 +41,11 @@ type Config struct {
 	// ends with 0 once the answer is sent; nil: the step is refused. Neither may wait for the step.
 	Restarted func()
 	Shutdown  func(msg string)
+
+	// Upgrade replaces this process' program; nil: nothing does. Upgraded is called once it is replaced, before the step is
+	// answered: the process ends once the answer is sent, and its service manager starts the new program.
+	Upgrade  Upgrader
+	Upgraded func(version string)
 }
 
 // Target is one node's side of provisioning. Its methods may be called from several goroutines; only Open, Work, Flush
@@ -69,6 +74,7 @@ type Target struct {
 	running   *running
 	sequence  uint64
 	closed    bool
+	replaced  bool // another program took this one's place
 	refused   map[Reason]uint64
 }
 

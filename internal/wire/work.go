@@ -8,12 +8,19 @@ const (
 	StepConfigure = "configure"
 	StepRestart   = "restart"
 	StepShutdown  = "shutdown"
+	StepUpgrade   = "upgrade"
 )
 
 // Components that a node says it is.
 const (
 	ComponentProvision = "provision_mode_server" // wants provisioning
 	ComponentServer    = "server"                // runs its configuration
+)
+
+// Facts of an inventory that have a meaning beyond the helper's.
+const (
+	FactNotUpgradable = "not_upgradable" // why Upgradable is false; missing where it is true
+	FactRolledBack    = "rolled_back"    // {"version", "why", "at"} of an upgrade that did not serve
 )
 
 // WantsAlways is the reason of a machine that wants provisioning at every boot:
@@ -74,4 +81,17 @@ type RestartAnswer struct {
 // ShutdownBody is the body of the step shutdown.
 type ShutdownBody struct {
 	Msg string `json:"msg,omitempty"`
+}
+
+// UpgradeBody is the body of the step upgrade.
+type UpgradeBody struct {
+	Version    string `json:"version"`
+	Repository string `json:"repository"`      // a folder of that machine, or an http or https address
+	Key        string `json:"key"`             // the release key, as --provision-release-key takes it
+	Again      bool   `json:"again,omitempty"` // a person asked: also a program that was rolled back there
+}
+
+// UpgradeAnswer is the answer of the step upgrade. The process ends once it is sent, and comes back as this version.
+type UpgradeAnswer struct {
+	Version string `json:"version"`
 }

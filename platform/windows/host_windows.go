@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -255,4 +257,19 @@ func (s *system) openEvents(name string) func() {
 			log.Close()
 		}
 	}
+}
+
+// stream is a standard stream that may lead nowhere: an installer starts this program without any, and what was done is
+// done all the same.
+type stream struct{ file *os.File }
+
+// Output is a standard stream of this process to write to.
+func Output(f *os.File) io.Writer { return stream{f} }
+
+func (s stream) Write(p []byte) (int, error) {
+	n, err := s.file.Write(p)
+	if errors.Is(err, windows.ERROR_INVALID_HANDLE) {
+		return len(p), nil
+	}
+	return n, err
 }

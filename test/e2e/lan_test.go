@@ -44,8 +44,19 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s is not there: run these by make e2e, or set PACE_BINARY\n", binary)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(func() int {
+		var err error
+		if scratch, err = os.MkdirTemp("", "pace-e2e-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(scratch)
+		return m.Run()
+	}())
 }
+
+// scratch is a folder of all these tests, for what they build.
+var scratch string
 
 // needRoot skips a test by name for an ordinary user, who may make no network namespaces.
 func needRoot(t *testing.T) {

@@ -14,11 +14,14 @@ _pace_node() {
 	--provision-mode)
 		mapfile -t COMPREPLY < <(compgen -W 'auto always never' -- "$cur")
 		return ;;
+	--provision-upgrades)
+		mapfile -t COMPREPLY < <(compgen -W 'off required optional' -- "$cur")
+		return ;;
 	--state-dir|--config|--admin-tls-cert|--admin-tls-key|--admin-token-file|--provision-default)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return ;;
 	esac
-	mapfile -t COMPREPLY < <(compgen -W '--admin-listen= --admin-tls-cert= --admin-tls-key= --admin-token-file= --advertise= --check-arguments --cluster-admit-learner= --cluster-admit= --cluster-forget= --cluster-set= --cluster-status --config= --discovery-interface= --discovery-loopback --discovery-reply-port= --discovery= --enroll-approve= --enroll-auto-approve= --enroll-clear --enroll-list --enroll-reject= --firewall-allow= --fleet-id= --fleet-seed= --help --install-service --json --label= --listen-raft= --listen= --log-format= --log-level= --name= --print-identity --print-surfaces --provision-component= --provision-default= --provision-helper-timeout= --provision-helper= --provision-interval= --provision-mode= --provision-queue= --provision-workers= --reset-identity --scheduler= --service-name= --state-dir= --uninstall-service --version' -- "$cur")
+	mapfile -t COMPREPLY < <(compgen -W '--admin-listen= --admin-tls-cert= --admin-tls-key= --admin-token-file= --advertise= --check-arguments --cluster-admit-learner= --cluster-admit= --cluster-forget= --cluster-set= --cluster-status --config= --discovery-interface= --discovery-loopback --discovery-reply-port= --discovery= --enroll-approve= --enroll-auto-approve= --enroll-clear --enroll-list --enroll-reject= --firewall-allow= --fleet-id= --fleet-seed= --help --install-service --json --label= --listen-raft= --listen= --log-format= --log-level= --name= --print-identity --print-surfaces --provision-component= --provision-default= --provision-helper-timeout= --provision-helper= --provision-interval= --provision-mode= --provision-queue= --provision-release-key= --provision-repository= --provision-upgrades= --provision-workers= --reset-identity --scheduler= --service-name= --state-dir= --uninstall-service --version' -- "$cur")
 	[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 	return 0
 }
