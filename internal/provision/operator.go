@@ -142,6 +142,9 @@ func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time)
 		} else {
 			p.deps.Commit(ctx, id, p.provision(now, id), func(err error) { kept <- err })
 		}
+		if p.failing {
+			p.checkFailing()
+		}
 		p.after(now)
 	})
 	switch {

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -321,6 +322,9 @@ func (p *Provisioner) after(now time.Time) {
 			p.log.Warn("machine did not confirm its configuration", "id", id)
 			p.record(now, id)
 		}
+		if len(unconfirmed) > 0 {
+			p.checkFailing()
+		}
 	}
 	if now.Sub(p.nextRound) >= 0 {
 		p.nextRound = now.Add(p.cfg.Load().Interval)
@@ -399,19 +403,16 @@ func (p *Provisioner) checkMeans(err error) {
 	}
 }
 
-// checkFailing raises one condition for all parked machines.
+// checkFailing raises one condition for all machines that fail again and again.
 func (p *Provisioner) checkFailing() {
-	parked, detail := 0, ""
-	for _, e := range p.deps.Queue.Entries() {
-		if e.State == queue.StateParked {
-			if parked++; parked == 1 {
-				detail = e.ID + ": " + e.LastError
-			}
-		}
-	}
+	count, id, lastError := p.deps.Queue.Failing()
 	switch {
-	case parked > 0:
+	case count > 0:
 		p.failing = true
+		detail := id + ": " + lastError
+		if count > 1 {
+			detail += fmt.Sprintf(" (and %d more)", count-1)
+		}
 		p.raise("provisioning-failing", detail)
 	case p.failing:
 		p.failing = false
@@ -494,6 +495,9 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 		}
 		delete(p.awaiting, id)
 		p.m.sightingToDone.observe(now.Sub(w.made))
+		if p.failing {
+			p.checkFailing()
+		}
 		p.log.Info("machine provisioned", "id", id, "digest", w.digest)
 	}
 	if p.deps.Commit == nil {

@@ -177,6 +177,9 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 		p.awaiting[id] = &pending{digest: digest, made: r.job.Made, bootID: r.bootID}
 	}
 	p.record(now, id)
+	if res.Outcome == queue.OutcomeError || p.failing {
+		p.checkFailing()
+	}
 	if res.Outcome == queue.OutcomeSuccess {
 		p.confirm(now, id, r.announced)
 	}
