@@ -86,6 +86,7 @@ var verbs = []verb{
 	{"uninstall-service", "", false, "", 0, 0, "stop and remove the service", (*runner).uninstall},
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
 	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
+	{"", "fleet transfer", false, "[MACHINE]", 0, 1, "have another voter lead the fleet: the one named, or any", (*runner).transfer},
 	{"", "fleet leave", false, "[FLEET-ID]", 0, 1, "take this machine out of its fleet, or give up what it asks; its key is not revoked", (*runner).leave},
 	{"", "fleet recover", false, "[FLEET-ID]", 0, 1, "make this machine the only voter of its fleet, whose voters are lost for good", (*runner).recover},
 	{"", "fleet accept", false, "KEY [HOST:PORT]", 1, 2, "follow the machine of that key, which recovered this machine's fleet", (*runner).accept},

@@ -174,6 +174,8 @@ func TestWhatIsSent(t *testing.T) {
 		{call: flag1("cluster-forget", idB), cluster: &wire.ClusterRequest{Op: "forget", ID: idB}},
 		{call: flag1("cluster-set", "enrollment.per-source=8"), cluster: &wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "8"}},
 		{call: words("member", "demote", "web1"), cluster: &wire.ClusterRequest{Op: "admit-learner", ID: idA}},
+		{call: words("fleet", "transfer"), cluster: &wire.ClusterRequest{Op: "transfer"}},
+		{call: words("fleet", "transfer", "web1"), cluster: &wire.ClusterRequest{Op: "transfer", ID: idA}},
 		{call: words("member", "forget", "web1"), cluster: &wire.ClusterRequest{Op: "forget", ID: idA}},
 		{call: words("queue"), queue: &wire.QueueRequest{Op: "list"}},
 		{call: words("queue", "show", "web1"), queue: &wire.QueueRequest{Op: "show", ID: idA}},

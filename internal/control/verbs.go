@@ -316,6 +316,19 @@ func (r *runner) demote(ctx context.Context, args []string) (Printable, error) {
 	return r.cluster(ctx, wire.ClusterRequest{Op: "admit-learner", ID: id})
 }
 
+// transfer has another voter lead: the one that is named, or any.
+func (r *runner) transfer(ctx context.Context, args []string) (Printable, error) {
+	req := wire.ClusterRequest{Op: "transfer"}
+	if len(args) > 0 {
+		id, err := r.memberID(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		req.ID = id
+	}
+	return r.cluster(ctx, req)
+}
+
 // memberID reads the id of a member; pacectl also takes its name or the start of
 // its id.
 func (r *runner) memberID(ctx context.Context, word string) (string, error) {

@@ -1,18 +1,22 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"pace-node/internal/consensus"
+	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/follow"
 	"pace-node/internal/formation"
@@ -392,15 +396,32 @@ func (b *body) resolve(id string) (endpoints []string, key identity.PublicKey, e
 	if !ok {
 		return nil, key, fmt.Errorf("no member has the id %q", id)
 	}
-	// What its own datagrams proved lately comes first, then what the roster holds.
 	var proven string
-	if n := b.n; n.ask(b.ctx, func(time.Time) { _, proven, _ = n.exchange.Lookup(id) }) == nil && proven != "" {
-		endpoints = append(endpoints, proven)
+	_ = b.n.ask(b.ctx, func(time.Time) { _, proven, _ = b.n.exchange.Lookup(id) }) // a node that stops proves nothing
+	return raftEndpoints(proven, m.Endpoints.Raft, b.n.voterDials.candidates(m.Key)), m.Key, nil
+}
+
+// raftEndpoints are where to try a voter's consensus port, in order: what its own datagrams proved lately, what the roster
+// holds, and the hosts at which its 0xFC port was reached last or is remembered to have been, under the same port number.
+func raftEndpoints(proven, said string, remembered []string) []string {
+	var out []string
+	add := func(e string) {
+		if e != "" && !slices.Contains(out, e) && len(out) < dialsOfVoter {
+			out = append(out, e)
+		}
 	}
-	if said := m.Endpoints.Raft; said != "" && said != proven {
-		endpoints = append(endpoints, said)
+	add(proven)
+	add(said)
+	port := strconv.Itoa(control.DefaultRaftPort)
+	if _, p, err := net.SplitHostPort(cmp.Or(proven, said)); err == nil {
+		port = p
 	}
-	return endpoints, m.Key, nil
+	for _, e := range remembered {
+		if host, _, err := net.SplitHostPort(e); err == nil {
+			add(net.JoinHostPort(host, port))
+		}
+	}
+	return out
 }
 
 // PortError says that a port is taken, and which flag chooses another.

@@ -43,7 +43,7 @@ _pacectl() {
 	fi
 	[ ${#words[@]} -eq 1 ] || return 0
 	case ${words[0]} in
-	fleet) mapfile -t COMPREPLY < <(compgen -W 'status leave recover accept backup restore set' -- "$cur") ;;
+	fleet) mapfile -t COMPREPLY < <(compgen -W 'status transfer leave recover accept backup restore set' -- "$cur") ;;
 	enroll) mapfile -t COMPREPLY < <(compgen -W 'list approve reject clear window preapprove' -- "$cur") ;;
 	member) mapfile -t COMPREPLY < <(compgen -W 'admit demote list show stale forget' -- "$cur") ;;
 	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;
