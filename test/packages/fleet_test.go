@@ -66,25 +66,9 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 		before[host] = l.node(host)
 		l.run(host, "echo '# edited on host "+fmt.Sprint(host)+"' >>/etc/default/pace-node; echo 'label: [host=h"+fmt.Sprint(host)+"]' >>/etc/pace-node/pace-node.yaml")
 	}
-	leads := "pacectl fleet status --json | grep -q '\"leader\":{'"
-	for host := 1; host <= 3; host++ {
-		began := time.Now()
-		l.install(host, newVersion)
-		t.Logf("host %d upgraded in %s", host, time.Since(began).Round(time.Millisecond))
-		l.same("upgraded", l.run(host, "systemctl is-active pace-node; tail -n 1 /etc/default/pace-node; tail -n 1 /etc/pace-node/pace-node.yaml"),
-			fmt.Sprintf("active\n# edited on host %d\nlabel: [host=h%d]", host, host))
-		for asked := 1; asked <= 3; asked++ {
-			l.until(asked, patience, leads)
-		}
-		after, want := l.node(host), before[host]
-		want.Version = newVersion
-		after.Mode, want.Mode = "", "" // a voter that leads is one that does not, a moment later
-		if cut(after.FleetID) != cut(want.FleetID) || after.NodeID != want.NodeID || after.Key != want.Key || after.Version != want.Version {
-			t.Errorf("host %d after the upgrade: %+v, before %+v", host, after, want)
-		}
-	}
-	l.until(1, patience, "pacectl member list --json | grep -o '\"version\":\""+newVersion+"\"' | wc -l | grep -qx 3")
+	l.upgrade(before)
 
+	leads := leaderKnown
 	l.run(2, "systemctl kill --kill-who=main -s SEGV pace-node")
 	l.until(2, patience, "systemctl -q is-active pace-node && "+leads)
 
@@ -107,6 +91,72 @@ func TestThreeHostsFormAFleet(t *testing.T) {
 	}
 	for host := 1; host <= 3; host++ {
 		l.until(host, patience, leads)
+	}
+}
+
+// leaderKnown is a shell's question whether a host's node knows who leads.
+const leaderKnown = "pacectl fleet status --json | grep -q '\"leader\":{'"
+
+// upgrade installs the next version on one host of three after the other. What this fleet can never do is to stand still:
+// changes are made all the while, on each host, and a leader is known. The change that only the next version knows is refused
+// as long as one host has the older one, and accepted afterwards.
+func (l *lab) upgrade(before map[int]node) {
+	l.t.Helper()
+	const writer = "i=0; while :; do i=$((i % 60 + 1)); pace-node --cluster-set=enrollment.per-source=$i >/dev/null 2>&1 && date +%s%N; sleep 0.2; done"
+	for host := 1; host <= 3; host++ {
+		l.pushFrom("next", nextVersion, "deb", host)
+		l.run(host, "echo '"+writer+"' >/root/writer; systemd-run --quiet --unit=writer -p StandardOutput=append:/root/written sh /root/writer")
+	}
+	written := func(host int) string { return l.run(host, "wc -l </root/written") }
+	goOn := func(when string, hosts ...int) {
+		l.t.Helper()
+		for _, host := range hosts {
+			l.t.Logf("%s: host %d made %s changes", when, host, l.until(host, patience, "test -s /root/written && wc -l </root/written"))
+			l.until(host, patience, "test $(wc -l </root/written) -ge $(("+written(host)+" + 2))")
+		}
+	}
+	goOn("before", 1, 2, 3)
+	const change = "pace-node --cluster-set=format.next=true"
+	for host := 1; host <= 3; host++ {
+		others := []int{host%3 + 1, (host+1)%3 + 1}
+		if host > 1 {
+			l.until(1, patience, "pacectl node --json | grep -q mixed-node-versions")
+			if said := l.try(1, change+"; echo status $?"); !strings.Contains(said, "remedy: ") || strings.HasSuffix(said, "status 0") {
+				l.t.Errorf("a change that host %d cannot read: %s", host, said)
+			}
+		}
+		// While it is away the two others go on.
+		l.run(host, "systemctl stop pace-node")
+		goOn(fmt.Sprintf("host %d is away", host), others...)
+		l.run(host, "systemctl start pace-node")
+		l.until(host, patience, leaderKnown)
+		began := time.Now()
+		l.install(host, nextVersion)
+		l.t.Logf("host %d upgraded in %s", host, time.Since(began).Round(time.Millisecond))
+		l.same("upgraded", l.run(host, "systemctl is-active pace-node; tail -n 1 /etc/default/pace-node; tail -n 1 /etc/pace-node/pace-node.yaml"),
+			fmt.Sprintf("active\n# edited on host %d\nlabel: [host=h%d]", host, host))
+		goOn(fmt.Sprintf("host %d is upgraded", host), 1, 2, 3)
+		for asked := 1; asked <= 3; asked++ {
+			l.until(asked, patience, leaderKnown)
+		}
+		after, want := l.node(host), before[host]
+		want.Version = nextVersion
+		after.Mode, want.Mode = "", "" // a voter that leads is one that does not, a moment later
+		if cut(after.FleetID) != cut(want.FleetID) || after.NodeID != want.NodeID || after.Key != want.Key || after.Version != want.Version {
+			l.t.Errorf("host %d after the upgrade: %+v, before %+v", host, after, want)
+		}
+	}
+	var gaps []string
+	for host := 1; host <= 3; host++ {
+		l.run(host, "systemctl stop writer")
+		gaps = append(gaps, l.run(host, "awk 'NR > 1 && $1 - last > most { most = $1 - last } { last = $1 } END { printf \"%.1f s\", most / 1e9 }' /root/written"))
+	}
+	l.t.Logf("longest time between two changes made on one host: %s", strings.Join(gaps, ", ")) // a figure
+	l.until(1, patience, "pacectl member list --json | grep -o '\"version\":\""+nextVersion+"\"' | wc -l | grep -qx 3")
+	l.until(1, patience, change)
+	for host := 1; host <= 3; host++ {
+		l.until(host, patience, "pacectl fleet status --json | grep -q '\"format.next\",\"value\":\"true\"'")
+		l.until(host, patience, "! pacectl node --json | grep -q mixed-node-versions")
 	}
 }
 

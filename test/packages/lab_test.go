@@ -24,6 +24,7 @@ const (
 	patience    = 3 * time.Minute // for what comes by itself
 	oldVersion  = "0.0.1"
 	newVersion  = "0.0.2"
+	nextVersion = "0.0.3" // knows one change more than the other two
 )
 
 // lab is some booted Debian systems on one bridge, in namespaces of its own: nothing of it reaches this machine's network.
@@ -113,17 +114,21 @@ func (l *lab) until(host int, limit time.Duration, command string) string {
 	}
 }
 
-// push copies the package of a version and format to /root/<version>.<format> of each host.
+// push copies the packages of a format, of both versions, to /root/<version>.<format> of each host.
 func (l *lab) push(format string, hosts ...int) {
 	l.t.Helper()
-	for folder, version := range map[string]string{"old": oldVersion, "new": newVersion} {
-		found, err := filepath.Glob(filepath.Join("..", "..", "build", "testhosts", folder, "pace-node*."+format))
-		if err != nil || len(found) != 1 {
-			l.t.Fatalf("build/testhosts/%s has %d packages of format %s: run test/packages/prepare.sh", folder, len(found), format)
-		}
-		for _, host := range hosts {
-			l.script(commandTime, "push", fmt.Sprint(host), found[0], "/root/"+version+"."+format)
-		}
+	l.pushFrom("old", oldVersion, format, hosts...)
+	l.pushFrom("new", newVersion, format, hosts...)
+}
+
+func (l *lab) pushFrom(folder, version, format string, hosts ...int) {
+	l.t.Helper()
+	found, err := filepath.Glob(filepath.Join("..", "..", "build", "testhosts", folder, "pace-node*."+format))
+	if err != nil || len(found) != 1 {
+		l.t.Fatalf("build/testhosts/%s has %d packages of format %s: run test/packages/prepare.sh", folder, len(found), format)
+	}
+	for _, host := range hosts {
+		l.script(commandTime, "push", fmt.Sprint(host), found[0], "/root/"+version+"."+format)
 	}
 }
 

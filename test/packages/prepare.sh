@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes what the tests of the packages start from, once: build/testhosts/rootfs, a Debian with systemd from this machine's
 # own apt sources (again where the list of packages changed), and the packages under two versions, in build/testhosts/old
-# and build/testhosts/new. Needs root.
+# and build/testhosts/new; in build/testhosts/next the deb of a version whose fleets know one change more. Needs root.
 set -eu
 
 include=systemd,systemd-sysv,dbus,iproute2,iputils-ping,nftables,procps,rpm,ufw,firewalld,libnss-myhostname
@@ -33,13 +33,26 @@ for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
 		sources=$file
 	fi
 done
+# The packages are built beside: a Debian is mostly waited for.
+made=
 if [ "$(cat "$work/rootfs.of" 2>/dev/null)" != "$suite $include" ] || [ ! -d "$work/rootfs" ]; then
 	rm -rf "$work/rootfs" "$work/rootfs.tmp" "$work/rootfs.of"
-	mmdebstrap --variant=minbase --include="$include" --aptopt='Apt::Install-Recommends false' "$suite" "$work/rootfs.tmp" ${sources:+"$sources"}
-	mv "$work/rootfs.tmp" "$work/rootfs"
-	echo "$suite $include" >"$work/rootfs.of"
+	mmdebstrap --variant=minbase --include="$include" --aptopt='Apt::Install-Recommends false' "$suite" "$work/rootfs.tmp" ${sources:+"$sources"} &
+	made=$!
+	trap 'kill $made 2>/dev/null || :' EXIT
 fi
 
 cd "$root/installer"
-go run ./cmd/mkpackages -arch amd64 -version 0.0.1 -out "$work/old"
-go run ./cmd/mkpackages -arch amd64 -version 0.0.2 -out "$work/new"
+go build -o ../build/tools/mkpackages ./cmd/mkpackages
+cd ..
+make_packages() { build/tools/mkpackages -root . -arch amd64 "$@"; }
+make_packages -version 0.0.1 -out "$work/old"
+make_packages -version 0.0.2 -out "$work/new"
+make_packages -version 0.0.3 -out "$work/next" -format deb -tags formatnext
+
+if [ -n "$made" ]; then
+	wait $made
+	trap - EXIT
+	mv "$work/rootfs.tmp" "$work/rootfs"
+	echo "$suite $include" >"$work/rootfs.of"
+fi

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"pace-node/installer/internal/linuxpkg"
@@ -83,18 +85,14 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
-	built := map[string][]byte{}
-	for _, arch := range archs {
-		if err := one(built, o, version, arch, when); err != nil {
-			return err
-		}
+	built, err := all(o, version, archs, when)
+	if err != nil {
+		return err
 	}
 	if o.twice {
-		again := map[string][]byte{}
-		for _, arch := range archs {
-			if err := one(again, o, version, arch, when); err != nil {
-				return err
-			}
+		again, err := all(o, version, archs, when)
+		if err != nil {
+			return err
 		}
 		for name, data := range built {
 			if !bytes.Equal(data, again[name]) {
@@ -136,6 +134,22 @@ func git(root string, args ...string) (string, error) {
 var programs = []struct{ file, from, what, ldflags string }{
 	{"pace-node.exe", "./cmd/pace-node", "Pace fleet node", ""},
 	{"checksettings.exe", "./platform/windows/checksettings", "Checks the settings that pace-node is installed with", " -H windowsgui"}, // no window
+}
+
+// all builds everything into memory, the processors side by side.
+func all(o options, version msipkg.Version, archs []msipkg.Arch, when time.Time) (map[string][]byte, error) {
+	each, errs := make([]map[string][]byte, len(archs)), make([]error, len(archs))
+	var wait sync.WaitGroup
+	for i, arch := range archs {
+		each[i] = map[string][]byte{}
+		wait.Go(func() { errs[i] = one(each[i], o, version, arch, when) })
+	}
+	wait.Wait()
+	built := map[string][]byte{}
+	for _, files := range each {
+		maps.Copy(built, files)
+	}
+	return built, errors.Join(errs...)
 }
 
 func one(built map[string][]byte, o options, version msipkg.Version, arch msipkg.Arch, when time.Time) error {

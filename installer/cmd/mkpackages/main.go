@@ -4,14 +4,17 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"pace-node/installer/internal/linuxpkg"
@@ -23,19 +26,20 @@ func main() {
 	version := flag.String("version", "", "a `version` instead of what git describes")
 	arch := flag.String("arch", "amd64,arm64", "processors, separated by commas")
 	format := flag.String("format", strings.Join(linuxpkg.Formats, ","), "formats, separated by commas")
+	tags := flag.String("tags", "", "build `tags` of the program, separated by commas: what tests upgrade to")
 	twice := flag.Bool("twice", false, "build everything a second time and compare the bytes")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "mkpackages: %q is not understood\n", flag.Args())
 		os.Exit(2)
 	}
-	if err := run(*root, *out, *version, strings.Split(*arch, ","), strings.Split(*format, ","), *twice); err != nil {
+	if err := run(*root, *out, *version, *tags, strings.Split(*arch, ","), strings.Split(*format, ","), *twice); err != nil {
 		fmt.Fprintln(os.Stderr, "mkpackages:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root, out, version string, archs, formats []string, twice bool) error {
+func run(root, out, version, tags string, archs, formats []string, twice bool) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return err
@@ -61,12 +65,13 @@ func run(root, out, version string, archs, formats []string, twice bool) error {
 	if version, err = linuxpkg.Version(version, commits); err != nil {
 		return err
 	}
-	built, err := all(root, version, when, archs, formats)
+	what := linuxpkg.Build{Root: root, Version: version, Tags: tags, Time: when}
+	built, err := all(what, archs, formats)
 	if err != nil {
 		return err
 	}
 	if twice {
-		again, err := all(root, version, when, archs, formats)
+		again, err := all(what, archs, formats)
 		if err != nil {
 			return err
 		}
@@ -106,38 +111,53 @@ func git(root string, args ...string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// all builds everything into memory: some tens of megabytes.
-func all(root, version string, when time.Time, archs, formats []string) (map[string][]byte, error) {
-	built := map[string][]byte{}
-	for _, arch := range archs {
-		if err := one(built, &linuxpkg.Build{Root: root, Version: version, Arch: arch, Time: when}, formats); err != nil {
-			return nil, err
-		}
+// all builds everything into memory, some tens of megabytes, the processors side by side.
+func all(b linuxpkg.Build, archs, formats []string) (map[string][]byte, error) {
+	each, errs := make([]map[string][]byte, len(archs)), make([]error, len(archs))
+	var wait sync.WaitGroup
+	for i, arch := range archs {
+		wait.Go(func() {
+			b := b
+			b.Arch = arch
+			each[i], errs[i] = one(&b, formats)
+		})
 	}
-	return built, nil
+	wait.Wait()
+	built := map[string][]byte{}
+	for _, files := range each {
+		maps.Copy(built, files)
+	}
+	return built, errors.Join(errs...)
 }
 
-func one(built map[string][]byte, b *linuxpkg.Build, formats []string) (err error) {
+// one builds what is for one processor, the formats side by side.
+func one(b *linuxpkg.Build, formats []string) (built map[string][]byte, err error) {
 	if b.Scratch, err = os.MkdirTemp("", "mkpackages-"); err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(b.Scratch)
 	binary, err := b.Binary()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name, data, err := b.SBOM(binary)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	built[name] = data
-	for _, format := range formats {
-		if name, data, err = b.Package(format); err != nil {
-			return err
-		}
-		built[name] = data
+	if err := b.Derive(); err != nil {
+		return nil, err
 	}
-	return nil
+	built = map[string][]byte{name: data}
+	names, files, errs := make([]string, len(formats)), make([][]byte, len(formats)), make([]error, len(formats))
+	var wait sync.WaitGroup
+	for i, format := range formats {
+		wait.Go(func() { names[i], files[i], errs[i] = b.Package(format) })
+	}
+	wait.Wait()
+	for i, name := range names {
+		built[name] = files[i]
+	}
+	return built, errors.Join(errs...)
 }
 
 // write replaces what an earlier build left, so that SHA256SUMS names all that is there.

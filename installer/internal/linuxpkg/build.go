@@ -38,6 +38,7 @@ type Build struct {
 	Root    string    // of the tree
 	Version string    // as Version returns it
 	Arch    string    // as Go names it
+	Tags    string    // build tags, separated by commas; a package that is given to people has none
 	Time    time.Time // of the tree; every file has it
 	Scratch string    // a folder of this build's own
 }
@@ -51,7 +52,7 @@ func (b *Build) temp(name string) string { return filepath.Join(b.Scratch, name)
 // bytes: no path, no build id and no commit is in it but the version.
 func (b *Build) Binary() (string, error) {
 	out := b.temp(name)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", b.Tags,
 		"-ldflags", "-s -w -buildid= -X pace-node/internal/version.Version="+b.Version, "-o", out, "./cmd/pace-node")
 	cmd.Dir, cmd.Stderr = b.Root, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Arch, "GOFLAGS=", "GOWORK=off")
@@ -61,8 +62,8 @@ func (b *Build) Binary() (string, error) {
 	return out, nil
 }
 
-// derive writes what rows made by this program have as source, beside the binary.
-func (b *Build) derive() error {
+// Derive writes what rows made by this program have as source, beside the binary. Packages are made after it.
+func (b *Build) Derive() error {
 	for dst, src := range map[string]string{
 		"pace-node.8.gz": "docs/pace-node.8", "pacectl.1.gz": "docs/pacectl.1", "changelog.gz": "CHANGELOG.md",
 	} {
@@ -95,11 +96,9 @@ func squeeze(data []byte) []byte {
 	return out.Bytes()
 }
 
-// Package returns the bytes of one package and the name that its format gives it.
+// Package returns the bytes of one package and the name that its format gives it. Those of several formats may be made at a
+// time: nothing of b is changed.
 func (b *Build) Package(format string) (file string, data []byte, err error) {
-	if err := b.derive(); err != nil {
-		return "", nil, err
-	}
 	packager, err := nfpm.Get(format)
 	if err != nil {
 		return "", nil, err

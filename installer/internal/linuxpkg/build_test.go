@@ -20,6 +20,9 @@ func newBuild(t *testing.T, arch string) *Build {
 	if err := os.WriteFile(b.temp(name), []byte("not a program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Derive(); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
