@@ -20,6 +20,14 @@ ls "$dist"/pace-node*.deb "$dist"/pace-node*.rpm >/dev/null || {
 	exit 2
 }
 
+# machine lists what the packages would put on this machine: no check may do that.
+machine() {
+	ls -ldn --time-style=full-iso /etc/default/pace-node /etc/pace-node /etc/ufw/applications.d/pace-node /usr/bin/pace-node /usr/bin/pacectl \
+		/usr/lib/systemd/system/pace-node* /usr/lib/sysusers.d/pace-node* /usr/libexec/pace-node /usr/share/pace-node /usr/share/doc/pace-node \
+		/usr/share/licenses/pace-node /var/lib/pace-node 2>/dev/null || :
+}
+before=$(machine)
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
@@ -71,12 +79,22 @@ systemd-sysusers --dry-run --root="$scratch/deb" >/dev/null 2>"$scratch/sysusers
 echo "== lintian"
 lintian --fail-on error --allow-root --tag-display-limit 0 "$dist"/pace-node*.deb || fail "lintian found an error"
 
+# The names in the archive of an rpm that nfpm makes begin with a slash, and rpmlint unpacks it with plain cpio -id, which root's
+# puts in place on this machine. Ours puts it below the folder that rpmlint means.
 echo "== rpmlint"
+mkdir "$scratch/bin"
+printf '#!/bin/sh\nexec "%s" --no-absolute-filenames "$@"\n' "$(command -v cpio)" >"$scratch/bin/cpio"
+chmod +x "$scratch/bin/cpio"
 status=0
-rpmlint -c packaging/linux/rpmlint.toml "$dist"/pace-node*.rpm >"$scratch/rpmlint" 2>&1 || status=$?
+PATH=$scratch/bin:$PATH rpmlint -c packaging/linux/rpmlint.toml "$dist"/pace-node*.rpm >"$scratch/rpmlint" 2>&1 || status=$?
 cat "$scratch/rpmlint"
 [ $status -eq 0 ] || fail "rpmlint found an error"
 grep -q ' 0 errors' "$scratch/rpmlint" || fail "rpmlint does not say that there are no errors"
+
+[ "$(machine)" = "$before" ] || fail "the checks changed this machine; before them it had:
+$before
+and after them:
+$(machine)"
 
 [ $failed -eq 0 ] && echo "lint-packages: nothing to mend"
 exit $failed
