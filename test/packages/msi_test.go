@@ -257,6 +257,7 @@ func TestMSILife(t *testing.T) {
 // TestMSIRemembersAcrossUpgrades: each of the settings, kept by an upgrade that says nothing, replaced and cleared by one that
 // does. Wine forgets after one upgrade what the next one is related to, so each has a system of its own.
 func TestMSIUpgradeIsTold(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, before, told string
 		want               map[string]string
@@ -278,6 +279,7 @@ func TestMSIUpgradeIsTold(t *testing.T) {
 
 // TestMSIValues: a value arrives as it was typed, or is refused before anything is changed.
 func TestMSIValues(t *testing.T) {
+	t.Parallel()
 	const pin = "00112233445566778899aabbccddeeff@O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"
 	w := bootMSI(t, "")
 	for _, c := range []struct {

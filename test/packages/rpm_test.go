@@ -73,6 +73,7 @@ none
 
 // TestDNF has dnf solve the dependencies, and install, upgrade and remove from a repository. Scripts are run by TestRPM.
 func TestDNF(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"dnf", "createrepo_c", "rpmbuild"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed, so dnf's part is not tested here", tool)

@@ -76,6 +76,7 @@ const nothing = "nothing: all is as it was asked for"
 // TestWineService is the life of the service: registered with settings, asked for twice, stopped, started, changed, after a
 // restart of the machine, refused its settings, mended, removed.
 func TestWineService(t *testing.T) {
+	t.Parallel()
 	w := bootWine(t, "win1", "")
 	w.put(wineProgram(t, newVersion), wineNode)
 	w.withNetsh()
@@ -203,6 +204,7 @@ pin -$`); !want.MatchString(surfaces) {
 
 // TestWineServiceOfAnotherName also shows what is said where a service does not start.
 func TestWineServiceOfAnotherName(t *testing.T) {
+	t.Parallel()
 	w := bootWine(t, "win1", "")
 	w.put(wineProgram(t, newVersion), wineNode)
 	w.run(wineNode, "--install-service", "--service-name=Corp.Pace", "--listen=127.0.0.1:6674")
