@@ -21,22 +21,8 @@ var wantConditions = map[string]string{
 }
 
 func TestConditionTable(t *testing.T) {
-	if len(Conditions) != len(wantConditions) {
-		t.Errorf("%d rows, want %d", len(Conditions), len(wantConditions))
-	}
-	seen := map[string]bool{}
-	for _, c := range Conditions {
-		severity, ok := wantConditions[c.ID]
-		if !ok || seen[c.ID] || severity != "" && c.Severity.String() != severity {
-			t.Errorf("row %s %s", c.ID, c.Severity)
-		}
-		seen[c.ID] = true
-		if c.About == "" || remedyName(c.Remedy) != "remedy" {
-			t.Errorf("%s has no text, or no remedy to paste: %q", c.ID, c.Remedy)
-		}
-		if r := Remedy(c, "web1", "10.1.0.2:6680"); Sentence(r) != r || strings.ContainsAny(r, "{}") {
-			t.Errorf("%s: the remedy is not pasteable as it stands: %s", c.ID, r)
-		}
+	if err := checkConditions(); err != nil {
+		t.Fatal(err)
 	}
 }
 

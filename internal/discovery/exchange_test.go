@@ -482,29 +482,6 @@ func TestSetSelf(t *testing.T) {
 	}
 }
 
-func TestCountersTable(t *testing.T) {
-	want := strings.Fields(`beacons_sent beacons_heard challenges_sent proofs_sent proofs_verified
-		proofs_refused_unknown_key proofs_refused_revoked_key proofs_refused_forged proofs_refused_replayed
-		proofs_refused_expired proofs_refused_exhausted proofs_refused_not_issued proof_checks_withheld
-		replies_withheld beacons_over_bound datagrams_refused_version datagrams_malformed`)
-	rows := Counters()
-	if len(rows) != len(want) {
-		t.Fatalf("%d counters, want %d", len(rows), len(want))
-	}
-	g, _ := fleetOfTwo()
-	for i, r := range rows {
-		if r.Counter != Counter(i) || r.Metric != "pace_discovery_"+want[i]+"_total" || !strings.HasSuffix(r.Help, ".") {
-			t.Errorf("row %d: %+v", i, r)
-		}
-		if g.Count(r.Counter) != 0 {
-			t.Errorf("%s does not begin at zero", r.Metric)
-		}
-	}
-	if g.Count(counterKinds) != 0 {
-		t.Error("a counter that is none")
-	}
-}
-
 // checkEvents: which kinds are dampened.
 func checkEvents() error {
 	dampened := []EventKind{EventUnknownKey, EventRevokedKey, EventForged, EventVersionSeen, EventSummaryWithheld,

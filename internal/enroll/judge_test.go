@@ -323,27 +323,74 @@ func TestLoopbackDemo(t *testing.T) {
 	}
 }
 
-func TestTablesAreNamed(t *testing.T) {
-	if len(Refusals) != int(refusals)-1 || len(Counters) != int(counters) {
-		t.Fatalf("%d refusals, %d counters", len(Refusals), len(Counters))
+// checkRefusals: each refusal's reason, in the order of the checks.
+func checkRefusals() error {
+	want := []string{"no-hello", "format", "id", "endpoint", "endpoint-here", "text", "key", "session-key", "source", "asked-elsewhere", "not-leader", "signature", "revoked", "rejected", "list-full"}
+	if len(Refusals) != int(refusals)-1 || len(Refusals) != len(want) {
+		return fmt.Errorf("%d rows for %d refusals", len(Refusals), refusals-1)
 	}
-	seen := map[string]bool{}
 	for i, r := range Refusals {
-		if int(r.Refusal) != i+1 || r.Reason == "" || seen[r.Reason] || r.Refusal.String() != r.Reason {
-			t.Errorf("%+v", r)
+		if int(r.Refusal) != i+1 || r.Reason != want[i] || r.Refusal.String() != r.Reason || r.About == "" {
+			return fmt.Errorf("row %d: %+v", i, r)
 		}
-		seen[r.Reason] = true
+	}
+	return nil
+}
+
+// checkCounters: each counter's series, in order.
+func checkCounters() error {
+	want := []string{"requests", "approvals_manual", "approvals_auto", "rejections", "requests_expired", "requests_cleared"}
+	if len(Counters) != int(counters) || len(Counters) != len(want) {
+		return fmt.Errorf("%d rows for %d counters", len(Counters), counters)
 	}
 	for i, r := range Counters {
-		if int(r.Counter) != i || seen[r.Metric] {
-			t.Errorf("%+v", r)
+		if int(r.Counter) != i || r.Metric != "pace_enrollment_"+want[i]+"_total" || r.Help == "" {
+			return fmt.Errorf("row %d: %+v", i, r)
 		}
-		seen[r.Metric] = true
 	}
-	for _, name := range []string{"requests", "approvals_manual", "approvals_auto", "rejections", "requests_expired", "requests_cleared"} {
-		if !seen["pace_enrollment_"+name+"_total"] {
-			t.Errorf("no counter of %s", name)
+	return nil
+}
+
+func TestMutationCounters(t *testing.T) {
+	for i := range Counters {
+		for name, flip := range map[string]func(*CounterRow){
+			"the counter": func(r *CounterRow) { r.Counter = (r.Counter + 1) % counters },
+			"the series":  func(r *CounterRow) { r.Metric += "x" },
+			"the help":    func(r *CounterRow) { r.Help = "" },
+		} {
+			was := Counters[i]
+			flip(&Counters[i])
+			if checkCounters() == nil {
+				t.Errorf("row %d, %s flipped: nobody noticed", i, name)
+			}
+			Counters[i] = was
 		}
+	}
+}
+
+func TestMutationRefusals(t *testing.T) {
+	for i := range Refusals {
+		for name, flip := range map[string]func(*RefusalRow){
+			"the refusal": func(r *RefusalRow) { r.Refusal = (r.Refusal + 1) % refusals },
+			"the reason":  func(r *RefusalRow) { r.Reason += "x" },
+			"its words":   func(r *RefusalRow) { r.About = "" },
+		} {
+			was := Refusals[i]
+			flip(&Refusals[i])
+			if checkRefusals() == nil {
+				t.Errorf("row %d, %s flipped: nobody noticed", i, name)
+			}
+			Refusals[i] = was
+		}
+	}
+}
+
+func TestTablesAreNamed(t *testing.T) {
+	if err := checkRefusals(); err != nil {
+		t.Error(err)
+	}
+	if err := checkCounters(); err != nil {
+		t.Error(err)
 	}
 	for d, name := range map[Decision]string{Waiting: "waiting", ApprovedManually: "approved", ApprovedAuto: "auto", RejectedByHand: "rejected", 0: "unknown", 9: "unknown"} {
 		if d.String() != name {

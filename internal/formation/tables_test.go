@@ -283,22 +283,40 @@ func TestMutationOrigins(t *testing.T) {
 	})
 }
 
+// checkCounters: each counter's series, in order.
+func checkCounters() error {
+	want := []string{"yields", "joins_abandoned", "moves_ignored", "pin_refusals", "admissions_refused", "endpoints_refused", "fleets_over_bound"}
+	if len(Counters) != int(counters) || len(Counters) != len(want) {
+		return fmt.Errorf("%d rows for %d counters", len(Counters), counters)
+	}
+	for i, r := range Counters {
+		if int(r.Counter) != i || r.Metric != "pace_formation_"+want[i]+"_total" || r.Help == "" {
+			return fmt.Errorf("row %d: %+v", i, r)
+		}
+	}
+	return nil
+}
+
+func TestMutationCounters(t *testing.T) {
+	mutate(t, Counters, checkCounters, func(r *CounterRow, step int) bool {
+		switch step {
+		case 0:
+			r.Counter = (r.Counter + 1) % counters
+		case 1:
+			r.Metric += "x"
+		case 2:
+			r.Help = ""
+		default:
+			return false
+		}
+		return true
+	})
+}
+
 // The small tables of names: complete, and each name its own.
 func TestCountersAndSaysAreNamed(t *testing.T) {
-	if len(Counters) != int(counters) {
-		t.Fatalf("%d rows for %d counters", len(Counters), counters)
-	}
-	seen := map[string]bool{}
-	for i, r := range Counters {
-		if int(r.Counter) != i || r.Metric == "" || r.Help == "" || seen[r.Metric] {
-			t.Errorf("row %d: %+v", i, r)
-		}
-		seen[r.Metric] = true
-	}
-	for _, name := range []string{"yields", "joins_abandoned", "moves_ignored", "pin_refusals", "admissions_refused"} {
-		if !seen["pace_formation_"+name+"_total"] {
-			t.Errorf("no counter of %s", name)
-		}
+	if err := checkCounters(); err != nil {
+		t.Fatal(err)
 	}
 	for s := SaySeedFailed; s <= SayMoveRefused; s++ {
 		if s.String() == "unknown" {

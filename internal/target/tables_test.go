@@ -399,14 +399,8 @@ func TestClashesBySystem(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	want := map[string]bool{"inventory": false, "configure": true, "restart": true, "shutdown": true, "upgrade": true}
-	if len(Steps) != len(want) {
-		t.Errorf("%d steps", len(Steps))
-	}
-	for step, lease := range want {
-		if r, ok := LookupStep(step); !ok || r.Lease != lease {
-			t.Errorf("%s: lease %v", step, r.Lease)
-		}
+	if err := checkSteps(); err != nil {
+		t.Error(err)
 	}
 	if _, ok := LookupStep("reboot"); ok {
 		t.Error("an unknown step is known")
