@@ -90,5 +90,5 @@ func serve(h host.Host, cfg config.Config, stderr io.Writer, guard *upgrade.Guar
 		h.Refuse(err, config.ExitFailed)
 		return config.ExitFailed
 	}
-	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: m.AdminSocket(), Stderr: stderr, Point: m.Point, Upgrade: upgrader, Served: guard.Served})
+	return node.Serve(h, node.Service{Settings: m.Config, State: state, Mint: m.Mint(), AdminSocket: m.AdminSocket(), Hooks: m.Hooks(), Stderr: stderr, Point: m.Point, Upgrade: upgrader, Served: guard.Served})
 }

@@ -211,6 +211,7 @@ var Verbs = []Verb{
 	{Name: "reset-identity", Help: "put this machine's identity away under archive/; the next start mints a new one"},
 	{Name: "install-service", Help: "register the service, keep the flags beside it as its settings, and start it; done twice, it changes nothing", Deaf: true},
 	{Name: "uninstall-service", Help: "stop and remove the service and its firewall rules; state, key and settings stay", Deaf: true, Blind: true},
+	{Name: "run-hooks", Help: "run the hooks of a configuration for the service that asks, and report to it; pace-node-hooks.service starts it, as root"},
 	{Name: "enroll-list", Help: "list the machines that wait, with the key each asked with and the line that approves it"},
 	{Name: "enroll-approve", Metavar: "<id>@<key>", Help: "approve a waiting machine whose key you have compared", Check: checkIDKey},
 	{Name: "enroll-reject", Metavar: "<id>[@<key>]", Help: "refuse a waiting machine", Check: checkIDMaybeKey},

@@ -41,6 +41,8 @@ type RunDeps struct {
 	// Install registers the service, or brings what is registered to what was
 	// asked for, and starts it.
 	Install func(ctx context.Context) (ServiceChange, error)
+	// RunHooks runs the hooks that this machine's service asks for.
+	RunHooks func(ctx context.Context) (Done, error)
 	// Uninstall stops and removes the service.
 	Uninstall func(ctx context.Context) (ServiceChange, error)
 	Stdin     io.Reader // nil: nothing is asked back
@@ -84,6 +86,7 @@ var verbs = []verb{
 	{"print-surfaces", "", false, "", 0, 0, "what this machine's node binds", (*runner).surfaces},
 	{"install-service", "", false, "", 0, 0, "register the service and start it", (*runner).install},
 	{"uninstall-service", "", false, "", 0, 0, "stop and remove the service", (*runner).uninstall},
+	{"run-hooks", "", false, "", 0, 0, "run the hooks that this machine's service asks for", (*runner).runHooks},
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},
 	{"cluster-status", "fleet status", true, "", 0, 0, "the fleet, its members, settings and conditions", (*runner).clusterStatus},
 	{"", "fleet transfer", false, "[MACHINE]", 0, 1, "have another voter lead the fleet: the one named, or any", (*runner).transfer},

@@ -10,6 +10,7 @@ import (
 	"pace-node/internal/netio"
 	"pace-node/internal/provision"
 	"pace-node/internal/queue"
+	"pace-node/internal/target"
 	"pace-node/internal/wire"
 )
 
@@ -108,6 +109,7 @@ var ownSeries = []SeriesRow{
 	gauge("pace_consensus_term", "Consensus term, 0 on a learner."),
 	gauge("pace_consensus_is_leader", "1 while this node leads."),
 	counter("pace_consensus_commits_total", "Entries committed while this node was a voter."),
+	counterBy("pace_target_refused_total", "reason", "Steps of provisioning that were refused or failed on this machine, by reason.", names(target.Reasons, func(r target.ReasonRow) string { return string(r.Reason) })...),
 	counterBy("pace_leases_refused_total", "reason", "Leases refused, by reason.", names(fleet.LeaseVerdicts, func(r fleet.LeaseRow) string { return r.Name })...),
 
 	counter("pace_provision_discover_cycles_total", "Rounds of broadcast discovery; a paused one does not count."),

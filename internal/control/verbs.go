@@ -63,6 +63,17 @@ func (r *runner) uninstall(ctx context.Context, _ []string) (Printable, error) {
 	return r.service(ctx, r.deps.Uninstall)
 }
 
+func (r *runner) runHooks(ctx context.Context, _ []string) (Printable, error) {
+	if r.deps.RunHooks == nil {
+		return nil, errors.New("this program runs no hooks for another")
+	}
+	d, err := r.deps.RunHooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
 func (r *runner) service(ctx context.Context, change func(context.Context) (ServiceChange, error)) (Printable, error) {
 	if change == nil {
 		return nil, errors.New("this program cannot reach the service manager")

@@ -14,6 +14,17 @@ import (
 // Setting is one value that the installer stored, and where: "/etc/default/pace-node line 3", `HKLM\Software\Pace\Node`.
 type Setting = struct{ Value, Where string }
 
+// Hooks is where the programs are that run with each new configuration.
+type Hooks struct {
+	Dir    string // folder of the hooks
+	Unit   bool   // this process may not run them: a unit of root's does
+	Report string // file in which that unit reports; "" = this platform has none
+	Enable string // command that switches it on
+}
+
+// HooksDir is the folder of hooks in a state directory, where the platform has no place of its own for them.
+const HooksDir = "hooks.d"
+
 // Host is one platform. platform/linux, platform/windows and platform/darwin implement it.
 type Host interface {
 	// StateDir is where state is kept when nobody says: of the service, or (user) of the account that runs this. "" = the
@@ -28,6 +39,8 @@ type Host interface {
 	// AdminSocket is the administrators' socket that the packages made for the service's state directory, or "": then it
 	// is in the state directory.
 	AdminSocket(stateDir string) string
+	// Hooks is where this machine's administrator keeps hooks for a node of that state directory, and who runs them.
+	Hooks(stateDir string) Hooks
 	// Hardware is a digest that stays with this machine and differs from another's, or "" if unknown. Machines cloned from
 	// one image may share it: it can tell that a directory moved, never that two are one.
 	Hardware() string

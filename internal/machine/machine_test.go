@@ -16,6 +16,7 @@ type fake struct {
 	host.Host
 	ordinary, installed bool
 	service, own        string
+	report              string // of the unit that runs hooks
 }
 
 func (f fake) StateDir(user bool) string {
@@ -29,6 +30,9 @@ func (f fake) Installed() bool                           { return f.installed }
 func (f fake) Account() (uid, gid int, ok bool)          { return 0, 0, false }
 func (f fake) State(context.Context) (host.State, error) { return host.State{}, nil }
 func (f fake) Hardware() string                          { return "aa" }
+func (f fake) Hooks(stateDir string) host.Hooks {
+	return host.Hooks{Dir: stateDir + "/hooks.d", Unit: f.ordinary, Report: f.report, Enable: "switch it on"}
+}
 
 func settings(t *testing.T, args ...string) config.Config {
 	t.Helper()

@@ -36,6 +36,9 @@ func (n *Node) measure(s *control.Snapshot) {
 	for _, row := range netio.Refusals {
 		s.Set("pace_sessions_refused_total", float64(n.hub.Refused(row.Refusal)+n.raftPorts.refused(row.Refusal)), row.Label)
 	}
+	for reason, count := range n.target.Refusals() {
+		s.Set("pace_target_refused_total", float64(count), string(reason))
+	}
 	for reason, count := range n.leases.counts() {
 		s.Set("pace_leases_refused_total", float64(count), reason)
 	}

@@ -57,6 +57,7 @@ type Config struct {
 	Network  Network
 	// AdminSocket is where the administrators' socket is opened; empty: none is.
 	AdminSocket string
+	Hooks       target.Hooks          // what runs with a new configuration; the zero value: nothing
 	State       statedir.Options      // how the state directory is opened; its Point is set from Point
 	Mint        statedir.Mint         // what a first start mints with; the zero value takes Entropy and the clock
 	Entropy     func([]byte)          // unpredictable bytes
@@ -251,7 +252,7 @@ func (n *Node) openState() error {
 	}
 	n.target, err = target.Open(target.Config{Dir: filepath.Join(n.dir.Path(), statedir.ProvisionedDir), NodeID: n.id, Name: n.name, Labels: n.cfg.Settings.Labels,
 		Version: version.Version, Platform: version.Platform(), Cluster: n.rec.Cluster, BootCounter: counter, Entropy: n.cfg.Entropy, Facts: n.cfg.Facts,
-		Mode: n.cfg.Settings.Provision.Mode, Logger: n.log, Point: n.cfg.Point,
+		Mode: n.cfg.Settings.Provision.Mode, Logger: n.log, Point: n.cfg.Point, Hooks: n.cfg.Hooks,
 		Restarted: func() { n.post(n.announce) }, Shutdown: n.shutDown, Upgrade: n.cfg.Upgrade, Upgraded: n.upgraded})
 	if n.cfg.Upgrade != nil {
 		if back, ok := n.cfg.Upgrade.RolledBack(); ok {

@@ -21,7 +21,7 @@ import (
 // names, both fail.
 func TestPointsAreThoseThatTheCodeCalls(t *testing.T) {
 	for dir, listed := range map[string][]string{
-		"statedir": slices.Concat(statedir.Points, statedir.RestorePoints), "consensus": slices.Concat(consensus.Points, consensus.RecoverPoints), "follow": follow.Points, "target": target.Points,
+		"statedir": slices.Concat(statedir.Points, statedir.RestorePoints), "consensus": slices.Concat(consensus.Points, consensus.RecoverPoints), "follow": follow.Points, "target": slices.Concat(target.Points, target.UnitPoints),
 		"node": slices.Concat(Points, markPoints, leasePoints, recoverPoints, healPoints),
 	} {
 		src := parse(t, "../"+dir)

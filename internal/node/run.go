@@ -207,6 +207,7 @@ func (n *Node) Stop() {
 	n.stopOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 		defer cancel()
+		n.target.Stop() // a step that runs here ends at its boundary, while the others' do
 		n.provisioner.Quiesce(ctx)
 		n.stepAside(ctx)
 		n.provisioner.Stop(ctx)

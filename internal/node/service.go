@@ -23,6 +23,7 @@ type Service struct {
 	State       statedir.Options
 	Mint        statedir.Mint
 	AdminSocket string
+	Hooks       host.Hooks
 	Stderr      io.Writer
 	Point       func(string) // crash points of a test build; nil: none
 	Upgrade     target.Upgrader
@@ -40,7 +41,7 @@ func Serve(h host.Host, s Service) int {
 
 func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) error {
 	n, err := Start(Config{
-		Settings: s.Settings, HostName: s.Settings.Name, Logger: logger, AdminSocket: s.AdminSocket, State: s.State, Mint: s.Mint,
+		Settings: s.Settings, HostName: s.Settings.Name, Logger: logger, AdminSocket: s.AdminSocket, Hooks: hooksOf(s.Hooks), State: s.State, Mint: s.Mint,
 		Network: SystemNetwork{Rules: s.Settings.DiscoveryInterfaces, Loopback: s.Settings.DiscoveryLoopback},
 		Entropy: func(b []byte) { rand.Read(b) }, Random: mathrand.Float64, Point: s.Point,
 		Upgrade: s.Upgrade,
@@ -77,6 +78,14 @@ func (s Service) run(ctx context.Context, h host.Host, logger *slog.Logger) erro
 	<-told
 	n.Stop()
 	return n.Err()
+}
+
+// hooksOf is who runs the platform's hooks.
+func hooksOf(h host.Hooks) target.Hooks {
+	if !h.Unit {
+		return target.Hooks{Dir: h.Dir}
+	}
+	return target.Hooks{Dir: h.Dir, Result: h.Report, Enable: h.Enable}
 }
 
 // statusEvery is how old the service manager's line may be: a person who reads it has just typed a command.

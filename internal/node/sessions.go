@@ -345,7 +345,19 @@ func (n *Node) callSelf(ctx context.Context, verb wire.Verb, payload, reply any)
 		if !ok {
 			return errors.New("work without a step")
 		}
-		ans, err = n.Work(ctx, self, req)
+		// A step that has begun comes to its own end; whoever gives it up does not wait for that.
+		type worked struct {
+			answer wire.WorkAnswer
+			err    error
+		}
+		done := make(chan worked, 1)
+		n.serving0.Go(func() { a, err := n.Work(ctx, self, req); done <- worked{a, err} })
+		select {
+		case w := <-done:
+			ans, err = w.answer, w.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	default:
 		return errors.New("not a verb that a machine asks itself")
 	}

@@ -45,6 +45,10 @@ const (
 	// StepWait is the wait before a step is repeated within its timeout.
 	StepWait = 250 * time.Millisecond
 
+	// RestartTimeout is for a machine's hooks, and where one fails for those of the configuration before: 60 s each, and the
+	// time in which a unit takes them. It holds a worker only as long as the machine's session lives.
+	RestartTimeout = 3 * time.Minute
+
 	// MaxStdout bounds a helper's answer.
 	MaxStdout = 1 << 20
 	// MaxStderr is how much of a helper's stderr, its end, goes into an error.
@@ -73,7 +77,7 @@ var Steps = []StepRow{
 	// A program is fetched over a slow line, and run twice before it is taken. Half a lease's life.
 	{queue.StageUpgrade, wire.StepUpgrade, 5 * time.Minute, 1, true},
 	{queue.StageConfigure, wire.StepConfigure, 30 * time.Second, 1, true},
-	{queue.StageRestart, wire.StepRestart, 30 * time.Second, 1, true},
+	{queue.StageRestart, wire.StepRestart, RestartTimeout, 1, true},
 }
 
 func step(stage queue.Stage) StepRow {

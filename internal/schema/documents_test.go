@@ -15,6 +15,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/provision"
+	"pace-node/internal/target"
 	"pace-node/internal/wire"
 )
 
@@ -76,6 +77,7 @@ var documents = []document{
 
 	doc[control.Health]("health", "Health", "`/healthz` and `/readyz` of `--admin-listen`"),
 
+	doc[target.HookInput]("hook-input", "Hook's input", "stdin of every program in `hooks.d`"),
 	doc[provision.HelperInput]("helper-input", "Helper's input", "stdin of `--provision-helper`"),
 	doc[helperAnswer]("helper-answer", "Helper's answer", "stdout of `--provision-helper`; the file of `--provision-default`"),
 }
@@ -168,7 +170,7 @@ var fields = map[string]func(*Node){
 
 func writer(t *testing.T) *Writer {
 	t.Helper()
-	c, err := ReadComments("../wire", "../control", "../provision", ".")
+	c, err := ReadComments("../wire", "../control", "../provision", "../target", ".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,29 @@ const (
 	// MaxInventory is what one answer can carry, less the answer around it.
 	MaxInventory = wire.MaxAnswer - 1024
 
-	maxState    = 64 << 10 // state.json is some hundred bytes
-	maxIntent   = 64 << 10 // swap.json too
-	maxManifest = 4 << 20  // a row a file, with the longest path
+	// MaxHookStderr is how much of a hook's stderr, its end, goes into an error.
+	MaxHookStderr = 4 << 10
+
+	maxHookReport = 64 << 10 // a report has one sentence, with MaxHookStderr in it, escaped
+	maxState      = 64 << 10 // state.json is some hundred bytes
+	maxIntent     = 64 << 10 // swap.json too
+	maxManifest   = 4 << 20  // a row a file, with the longest path
+)
+
+// Times of hooks.
+const (
+	// HooksTime is what all hooks of one configuration have together: a service that is restarted, not a machine that is
+	// installed. With a roll-back and its hooks it stays inside the leader's step.
+	HooksTime = 60 * time.Second
+	// HookTaken is when the unit that runs hooks must have taken a request: systemd starts it within a second where it is
+	// enabled, and on a busy machine within some.
+	HookTaken = 15 * time.Second
+	// HookSlack is for the report after the last hook.
+	HookSlack = 5 * time.Second
+	// HookGrace is what a hook that runs has left when this process is to end: the service manager waits 20 s.
+	HookGrace = 5 * time.Second
+
+	hookLook = 50 * time.Millisecond
 )
 
 // saveRetry is when a state that could not be written is tried again: the disk may have room by then.
@@ -60,19 +80,23 @@ const (
 	folderMode  fs.FileMode = 0o700 // nobody else may list what a node keeps
 	secretMode  fs.FileMode = 0o600 // keys, and everything that may hold a secret
 	publicMode  fs.FileMode = 0o644 // certificates
+	reportMode  fs.FileMode = 0o640 // what root reports to the service's group
 	fileModeMax fs.FileMode = 0o755 // of pace.files: nobody but the owner may write, no set-id bits
 	fileModeMin fs.FileMode = 0o400 // its digest must be readable at the next start
 )
 
 // Names inside the folder.
 const (
-	currentDir   = "current"
-	previousDir  = "previous"
-	stagingDir   = "staging"
-	discardDir   = "discard"   // the previous one before the last, while it is removed
-	intentFile   = "swap.json" // there while a swap is under way
-	stateFile    = "state.json"
-	manifestFile = "manifest.json"
+	currentDir  = "current"
+	previousDir = "previous"
+	stagingDir  = "staging"
+	discardDir  = "discard"   // the previous one before the last, while it is removed
+	droppedDir  = "dropped"   // one that was never taken into use, or that a hook failed with, while it is removed
+	intentFile  = "swap.json" // there while a swap is under way
+	stateFile   = "state.json"
+	// hookRequestFile is what pace-node-hooks.path watches.
+	hookRequestFile = "hooks.json"
+	manifestFile    = "manifest.json"
 
 	configurationFile = "configuration.json"
 	claimsFile        = "server_claims.json"

@@ -38,6 +38,9 @@ func fullFrom(stop string) func(string) {
 func TestDiskFull(t *testing.T) {
 	first := prepare(t, 2)
 	for _, point := range append([]string{""}, Points...) {
+		if strings.HasPrefix(point, "target.hooks.") {
+			continue // there are none
+		}
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			fullAt(t, first, point)

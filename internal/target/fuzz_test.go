@@ -131,7 +131,7 @@ func TestPropertyFilesStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	tg := open(t, config(dir))
-	configure(t, tg, body("zero"))
+	restart(t, tg, configure(t, tg, body("zero")))
 	if err := tg.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +154,10 @@ func TestPropertyFilesStayInside(t *testing.T) {
 		}
 		if d := cmp.Diff(below(was, currentDir), below(now, previousDir)); d != "" {
 			r.Fatal(d)
+		}
+		restart(t, tg, tg.Digest())
+		if err := tg.Flush(); err != nil {
+			r.Fatal(err)
 		}
 		files := 0
 		for name, row := range below(now, currentDir) {

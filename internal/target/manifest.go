@@ -136,6 +136,11 @@ func load(dir string) configured {
 		return configured{damage: "the folder cannot be read: " + plain(err)}
 	}
 	defer root.Close()
+	return loadRoot(root)
+}
+
+// loadRoot is load of a folder that is open.
+func loadRoot(root *os.Root) configured {
 	b, damage := readIn(root, manifestFile, maxManifest)
 	if damage != "" {
 		return configured{damage: manifestFile + " " + damage}
@@ -175,12 +180,14 @@ func checkRow(root *os.Root, r manifestRow) string {
 	return ""
 }
 
+const isMissing = "is missing"
+
 // readIn reads a regular file, not through a link, of at most max bytes.
 func readIn(root *os.Root, name string, max int64) ([]byte, string) {
 	info, err := root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, "is missing"
+		return nil, isMissing
 	case err != nil:
 		return nil, "cannot be read: " + plain(err)
 	case !info.Mode().IsRegular():

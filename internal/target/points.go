@@ -23,6 +23,17 @@ func points() (all []string) {
 	for _, n := range statedir.WriteSteps {
 		all = append(all, "target.state."+n)
 	}
+	around("hooks.run")
+	return all
+}
+
+// UnitPoints are those of a machine whose hooks a unit of root's runs: a crash there leaves a request that is of no account.
+var UnitPoints = unitPoints()
+
+func unitPoints() (all []string) {
+	for _, n := range statedir.WriteSteps {
+		all = append(all, "target.hooks.request."+n)
+	}
 	return all
 }
 

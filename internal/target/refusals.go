@@ -39,8 +39,11 @@ const (
 	ReasonOtherDigest   Reason = "other_digest"
 	ReasonFacts         Reason = "facts"
 	ReasonCannotDoSo    Reason = "not_possible_here"
-	ReasonNotUpgraded   Reason = "not_upgraded"         // worth another try
-	ReasonNoUpgrade     Reason = "upgrade_refused"      // not until somebody mends it
+	ReasonNotUpgraded   Reason = "not_upgraded"    // worth another try
+	ReasonNoUpgrade     Reason = "upgrade_refused" // not until somebody mends it
+	ReasonHook          Reason = "hook"            // a hook did not end well
+	ReasonHookRefused   Reason = "hook_refused"    // a hook that others than the administrator could change
+	ReasonHookUnit      Reason = "hooks_not_enabled"
 	ReasonStaleConfirm  Reason = "confirm_older_demand" // a confirmation of what was configured before the last demand
 	ReasonOtherConfirm  Reason = "confirm_other_digest"
 	ReasonForeignConfig Reason = "confirm_other_fleet"
@@ -85,6 +88,9 @@ var Reasons = []ReasonRow{
 	{ReasonCannotDoSo, false},
 	{ReasonNotUpgraded, true},
 	{ReasonNoUpgrade, false},
+	{ReasonHook, true},
+	{ReasonHookRefused, true},
+	{ReasonHookUnit, true},
 	{ReasonStaleConfirm, true},
 	{ReasonOtherConfirm, true},
 	{ReasonForeignConfig, true},

@@ -183,22 +183,65 @@ func (s *store) move(step, from, to string) error {
 	return s.at("swap."+step, func() error { return rename(s.path(from), s.path(to)) })
 }
 
-// moves is the table of a swap, in its order. Which of them a crash left out can be told from what is there: the
-// previous one is set aside only while there is a current one, and the staged one is last.
+// The renames that a configuration is put in place by, or taken away, by their place in moves.
+const (
+	moveDiscard = iota
+	movePrevious
+	moveCurrent
+	moveDrop
+	moveRestore
+)
+
+// moves is the table of renames.
 var moves = []struct{ Step, From, To string }{
 	{"discard", previousDir, discardDir},
 	{"previous", currentDir, previousDir},
 	{"current", stagingDir, currentDir},
+	{"drop", currentDir, droppedDir},
+	{"restore", previousDir, currentDir},
 }
 
-// forward does what is left of a swap; done holds the moves that were made, for undo.
-func (s *store) forward() (done []int, err error) {
+// swapPlan is how a configuration is put in place, and its name in the intent.
+type swapPlan struct {
+	Name  string
+	Moves []int // of moves
+}
+
+// swapPlans is the table of them. Which of a plan's moves a crash left out can be told from what is there: none is made
+// whose source is gone or whose place is taken, and the last one alone leaves nothing of the others to do.
+var swapPlans = []swapPlan{
+	// The current one is in use: it becomes the previous one.
+	{"swap", []int{moveDiscard, movePrevious, moveCurrent}},
+	// The current one was never taken into use: the previous one stays, so that a hook that fails finds what ran before.
+	{"replace", []int{moveDrop, moveCurrent}},
+	// A hook failed with the current one: the previous one is put back.
+	{"back", []int{moveDrop, moveRestore}},
+	// A hook failed with the first one: there is nothing to put back.
+	{"away", []int{moveDrop}},
+}
+
+// planOf is the plan of an intent; an older version's names none.
+func planOf(name string) (swapPlan, bool) {
+	for _, p := range swapPlans {
+		if p.Name == name || name == "" {
+			return p, true
+		}
+	}
+	return swapPlan{}, false
+}
+
+// stages reports whether a plan puts a staged configuration in place.
+func (p swapPlan) stages() bool { return p.Moves[len(p.Moves)-1] == moveCurrent }
+
+// forward does what is left of a plan; done holds the moves that were made, for undo.
+func (s *store) forward(p swapPlan) (done []int, err error) {
 	current, err := s.there(currentDir)
 	if err != nil {
 		return nil, err
 	}
-	for i, m := range moves {
-		if i < len(moves)-1 {
+	for _, i := range p.Moves {
+		m := moves[i]
+		if i != moveCurrent {
 			from, err := s.there(m.From)
 			if err != nil {
 				return done, err
@@ -207,7 +250,8 @@ func (s *store) forward() (done []int, err error) {
 			if err != nil {
 				return done, err
 			}
-			if !current || !from || to {
+			// The previous one is set aside only while there is a current one to take its place.
+			if !from || to || i == moveDiscard && !current {
 				continue
 			}
 		}
@@ -222,7 +266,8 @@ func (s *store) forward() (done []int, err error) {
 // undo takes the moves back, last first.
 func (s *store) undo(done []int) error {
 	for _, i := range slices.Backward(done) {
-		if err := rename(s.path(moves[i].To), s.path(moves[i].From)); err != nil {
+		m := moves[i]
+		if err := rename(s.path(m.To), s.path(m.From)); err != nil {
 			return err
 		}
 	}
@@ -240,15 +285,18 @@ func (s *store) finish() error {
 	if err != nil {
 		return err
 	}
-	return s.at("swap.clean", func() error { return os.RemoveAll(s.path(discardDir)) })
+	return s.at("swap.clean", func() error {
+		return errors.Join(os.RemoveAll(s.path(discardDir)), os.RemoveAll(s.path(droppedDir)))
+	})
 }
 
 const intentFormat = 1
 
-// intent is swap.json: from its being there until its going, the staged configuration is to be the current one.
+// intent is swap.json: from its being there until its going, the configuration that it names is to be the current one.
 type intent struct {
 	Format int    `json:"format"`
-	Digest string `json:"digest"`
+	Digest string `json:"digest"`         // of the staged or the previous one; "" where none is to be there
+	Plan   string `json:"plan,omitempty"` // of swapPlans; "": the first
 }
 
 func decodeIntent(b []byte) (intent, error) {
@@ -258,6 +306,9 @@ func decodeIntent(b []byte) (intent, error) {
 	}
 	if in.Format != intentFormat {
 		return intent{}, fmt.Errorf("format %d, and this version reads %d", in.Format, intentFormat)
+	}
+	if _, ok := planOf(in.Plan); !ok {
+		return intent{}, errors.New("it names a plan that this version does not know")
 	}
 	return in, nil
 }
@@ -272,13 +323,13 @@ func (s *store) writeIntent(in intent) error {
 
 var errUndone = errors.New("target: a swap could be neither made nor taken back")
 
-// swap puts the staged configuration in the place of the current one. After an error everything is as before, except
-// after errUndone: then settle, at the next step or start, ends what was begun.
-func (s *store) swap(m manifest) error {
-	if err := s.writeIntent(intent{intentFormat, m.Digest}); err != nil {
+// carry carries out a plan, after which the configuration with this digest is the current one. After an error everything is
+// as before, except after errUndone: then settle, at the next step or start, ends what was begun.
+func (s *store) carry(p swapPlan, digest string) error {
+	if err := s.writeIntent(intent{intentFormat, digest, p.Name}); err != nil {
 		return errors.Join(err, s.dropIntent())
 	}
-	done, err := s.forward()
+	done, err := s.forward(p)
 	if err != nil {
 		if back := s.undo(done); back != nil {
 			return fmt.Errorf("%w: %w; %w", errUndone, err, back)
@@ -311,7 +362,7 @@ func (s *store) settle() (begun bool, err error) {
 			return begun, err
 		}
 	}
-	for _, name := range []string{stagingDir, discardDir} {
+	for _, name := range []string{stagingDir, discardDir, droppedDir, hookRequestFile} {
 		if err := os.RemoveAll(s.path(name)); err != nil {
 			return begun, err
 		}
@@ -320,27 +371,42 @@ func (s *store) settle() (begun bool, err error) {
 }
 
 func (s *store) resume() error {
+	in, readErr := s.readIntent()
+	p, _ := planOf(in.Plan)
+	if readErr == nil && !p.stages() {
+		_, err := s.forward(p)
+		return err
+	}
 	staged := load(s.path(stagingDir))
 	if staged.missing() {
 		if is, err := s.there(currentDir); err != nil || is {
 			return err // the last move was made
 		}
 	}
-	if staged.whole() && s.intended(staged.manifest.Digest) {
-		_, err := s.forward()
+	// Not what an earlier swap meant that could not remove its intent.
+	if readErr == nil && staged.whole() && staged.manifest.Digest == in.Digest {
+		_, err := s.forward(p)
 		return err
 	}
-	for i := len(moves) - 2; i >= 0; i-- {
-		from, err := s.there(moves[i].From)
+	if readErr != nil {
+		if dropped, err := s.there(droppedDir); err != nil {
+			return err
+		} else if dropped { // no other plan drops one
+			p, _ = planOf("replace")
+		}
+	}
+	for _, i := range slices.Backward(p.Moves[:len(p.Moves)-1]) {
+		m := moves[i]
+		from, err := s.there(m.From)
 		if err != nil {
 			return err
 		}
-		to, err := s.there(moves[i].To)
+		to, err := s.there(m.To)
 		if err != nil {
 			return err
 		}
 		if to && !from {
-			if err := s.at("swap.back", func() error { return rename(s.path(moves[i].To), s.path(moves[i].From)) }); err != nil {
+			if err := s.at("swap.back", func() error { return rename(s.path(m.To), s.path(m.From)) }); err != nil {
 				return err
 			}
 		}
@@ -348,12 +414,10 @@ func (s *store) resume() error {
 	return syncDir(s.dir)
 }
 
-// intended reports whether the intent is about this configuration, and not one that an earlier swap could not remove.
-func (s *store) intended(digest string) bool {
+func (s *store) readIntent() (intent, error) {
 	b, err := readSmall(s.path(intentFile), maxIntent)
 	if err != nil {
-		return false
+		return intent{}, err
 	}
-	in, err := decodeIntent(b)
-	return err == nil && in.Digest == digest
+	return decodeIntent(b)
 }

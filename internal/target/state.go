@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,15 @@ type state struct {
 	Demand    uint64 `json:"demand"`              // number of the last demand; a manifest names the one it was made for
 	Asked     string `json:"asked,omitempty"`     // why, while not confirmed
 	Confirmed string `json:"confirmed,omitempty"` // digest that the fleet confirmed for that demand
+	Used      string `json:"used,omitempty"`      // digest of the last configuration that was taken into use, its hooks run
+}
+
+// inUse is the digest of the last configuration that was taken into use.
+func (s state) inUse() string { return cmp.Or(s.Confirmed, s.Used) }
+
+// used reports whether a configuration was taken into use. What was confirmed was; an earlier version kept no more.
+func (s state) used(digest string) bool {
+	return digest != "" && (s.Used == digest || s.Confirmed == digest)
 }
 
 // readState returns fs.ErrNotExist where there is none yet.
@@ -40,7 +50,7 @@ func decodeState(b []byte) (state, error) {
 	if s.Format != stateFormat {
 		return state{}, fmt.Errorf("format %d, and this version reads %d", s.Format, stateFormat)
 	}
-	if !wire.ValidID(s.Cluster) || !validDemand(s.Demand) || s.Confirmed != "" && !validDigest(s.Confirmed) || !wire.ValidText(s.Asked) {
+	if !wire.ValidID(s.Cluster) || !validDemand(s.Demand) || s.Confirmed != "" && !validDigest(s.Confirmed) || s.Used != "" && !validDigest(s.Used) || !wire.ValidText(s.Asked) {
 		return state{}, errors.New("it holds what this program never writes")
 	}
 	return s, nil
@@ -102,6 +112,12 @@ func begin(record state, readErr error, cur configured, cluster string, mode Mod
 		s.Demand, s.Asked, s.Confirmed = max(s.Demand, f.highest)+1, WhyAlways, ""
 	case s.Confirmed == "" && s.Asked == WhyAlways:
 		s.Asked = WhyUnconfirmed // the mode was always, and is not any more
+	}
+	if s.Confirmed == "" { // what was confirmed is not confirmed for what is asked now, and is in use all the same
+		s.Used = record.inUse()
+	}
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) && cur.whole() {
+		s.Used = cur.manifest.Digest // nobody knows, and what runs must not be lost
 	}
 	s.Format = stateFormat
 	return s, s != record

@@ -150,7 +150,7 @@ func (t *Target) configure(ctx context.Context, raw json.RawMessage) (any, *refu
 	if err := context.Cause(ctx); err != nil { // the boundary: from here the step completes
 		return nil, t.rollBack(ctx, err)
 	}
-	if err := t.store.swap(m); err != nil {
+	if err := t.store.carry(t.planned(), m.Digest); err != nil {
 		if errors.Is(err, errUndone) {
 			t.reload()
 			return nil, failed(ctx, err)
@@ -160,6 +160,7 @@ func (t *Target) configure(ctx context.Context, raw json.RawMessage) (any, *refu
 	t.mu.Lock()
 	t.current, t.restarted = configured{manifest: m}, false
 	if m.Demand > t.state.Demand {
+		t.state.Used = t.state.inUse()
 		t.state.Demand, t.state.Asked, t.state.Confirmed = m.Demand, WhyUnconfirmed, ""
 		t.keep()
 	}
@@ -169,6 +170,17 @@ func (t *Target) configure(ctx context.Context, raw json.RawMessage) (any, *refu
 	}
 	t.log.Info("new configuration is in place", "digest", m.Digest, "files", len(m.Files))
 	return wire.ConfigureAnswer{Digest: m.Digest}, nil
+}
+
+// planned is how the staged configuration is put in place: what is current and was never taken into use is no previous one.
+func (t *Target) planned() swapPlan {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current.missing() || t.state.used(t.current.manifest.Digest) {
+		return swapPlans[0]
+	}
+	p, _ := planOf("replace")
+	return p
 }
 
 // settle ends what an earlier step could not, before this one begins.
@@ -221,12 +233,17 @@ func (t *Target) restart(ctx context.Context, raw json.RawMessage) (any, *refusa
 	case c.manifest.Digest != body.Digest:
 		return nil, refuse(ReasonOtherDigest, fmt.Sprintf("this machine holds the configuration %s, not %s: configure it again", c.manifest.Digest, body.Digest))
 	}
-	t.mu.Lock()
-	if err := context.Cause(ctx); err != nil {
-		t.mu.Unlock()
+	if err := context.Cause(ctx); err != nil { // the boundary: from here the step completes
 		return nil, ended(err)
 	}
-	t.restarted = true
+	t.mu.Lock()
+	t.restarted = false
+	t.mu.Unlock()
+	if o := t.hook(c.manifest, HookConfigured); o.bad() {
+		return nil, t.takeBack(o)
+	}
+	t.inForce(c.manifest.Digest)
+	t.mu.Lock()
 	answer := wire.RestartAnswer{Digest: c.manifest.Digest, Component: t.component(), BootID: hex.EncodeToString(t.boot[:])}
 	t.mu.Unlock()
 	t.log.Info("target restarted with its configuration", "digest", answer.Digest)
@@ -234,6 +251,52 @@ func (t *Target) restart(ctx context.Context, raw json.RawMessage) (any, *refusa
 		t.cfg.Restarted()
 	}
 	return answer, nil
+}
+
+// inForce notes that this machine runs what is current.
+func (t *Target) inForce(digest string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.restarted = true
+	if t.state.Used != digest {
+		t.state.Used = digest
+		t.keep()
+	}
+}
+
+// takeBack puts the previous configuration back after a hook, and runs its hooks where the failed one's may have changed
+// something. A first configuration is taken away: that is what was there.
+func (t *Target) takeBack(o hookOutcome) *refusal {
+	if o.reason == ReasonClosed {
+		// There is no time for a roll-back's hooks: the next start wants provisioning, and what is there was not taken into use.
+		return refuse(o.reason, o.text)
+	}
+	p, _ := planOf("away")
+	previous := load(t.store.path(previousDir))
+	if previous.whole() {
+		p, _ = planOf("back")
+	}
+	err := t.store.carry(p, previous.manifest.Digest)
+	c := t.reload()
+	if err != nil {
+		return refuse(o.reason, o.text+"; and the configuration before it could not be put back: "+wire.Printable(err.Error()))
+	}
+	if err := t.store.finish(); err != nil {
+		t.log.Warn("what a roll-back needed is not removed; the next step or start does it", "error", err.Error())
+	}
+	if c.missing() {
+		return refuse(o.reason, o.text+"; there was no configuration before it, and there is none again")
+	}
+	text := o.text + "; the configuration before it is back"
+	if o.begun > 0 {
+		if o := t.hook(c.manifest, HookRolledBack); o.bad() {
+			return refuse(ReasonHook, text+", and its hooks failed too: "+o.text)
+		}
+		text += ", and its hooks ran"
+	}
+	t.inForce(c.manifest.Digest)
+	t.log.Warn("configuration rolled back", "digest", c.manifest.Digest)
+	return refuse(o.reason, text)
 }
 
 // shutdown tells the process to end with 0.

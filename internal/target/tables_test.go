@@ -18,7 +18,7 @@ var transientByHand = map[Reason]bool{
 	"too_long": false, "certificate": false, "ca": false, "key": false, "key_and_certificate": false, "policy_name": false,
 	"file_name": false, "file_mode": false, "name_clash": false, "cancelled": true, "changed_fleet": true, "storage": true,
 	"nothing_configured": true, "damaged": true, "other_digest": true, "facts": true, "not_possible_here": false, "not_upgraded": true, "upgrade_refused": false,
-	"confirm_older_demand": true, "confirm_other_digest": true, "confirm_other_fleet": true,
+	"hook": true, "hook_refused": true, "hooks_not_enabled": true, "confirm_older_demand": true, "confirm_other_digest": true, "confirm_other_fleet": true,
 }
 
 func checkReasons() error {
@@ -123,6 +123,11 @@ func checkBegin() error {
 	rec := func(demand uint64, asked, confirmed string) state {
 		return state{Format: 1, Cluster: clusterA, Demand: demand, Asked: asked, Confirmed: confirmed}
 	}
+	inUse := func(demand uint64, asked, used string) state {
+		s := rec(demand, asked, "")
+		s.Used = used
+		return s
+	}
 	other := rec(3, "", dA)
 	other.Cluster = clusterB
 	bad := errors.New("bad")
@@ -139,23 +144,25 @@ func checkBegin() error {
 		{"no record, a whole configuration", state{}, fs.ErrNotExist, wholeA, ModeAuto, rec(3, "first boot in this fleet", ""), true},
 		{"no record, another fleet's", state{}, fs.ErrNotExist, foreignA, ModeAuto, rec(3, "first boot in this fleet", ""), true},
 		{"unread, nothing", state{}, bad, nothing, ModeAuto, rec(1, "the record of what was provisioned does not read", ""), true},
-		{"unread, whole", state{}, bad, wholeA, ModeAuto, rec(4, "the record of what was provisioned does not read", ""), true},
-		{"another fleet", other, nil, wholeA, ModeAuto, rec(4, "first boot in this fleet", ""), true},
-		{"another fleet, damaged", other, nil, damagedA, ModeAuto, rec(4, "first boot in this fleet", ""), true},
-		{"confirmed, missing", rec(3, "", dA), nil, nothing, ModeAuto, rec(4, "provisioned configuration missing", ""), true},
-		{"confirmed, damaged", rec(3, "", dA), nil, damagedA, ModeAuto, rec(4, `provisioned configuration damaged: "x" is missing`, ""), true},
-		{"confirmed, damaged and not recorded", rec(2, "", dA), nil, damagedA, ModeAuto, rec(4, `provisioned configuration damaged: "x" is missing`, ""), true},
+		{"unread, whole", state{}, bad, wholeA, ModeAuto, inUse(4, "the record of what was provisioned does not read", dA), true},
+		{"another fleet", other, nil, wholeA, ModeAuto, inUse(4, "first boot in this fleet", dA), true},
+		{"another fleet, damaged", other, nil, damagedA, ModeAuto, inUse(4, "first boot in this fleet", dA), true},
+		{"confirmed, missing", rec(3, "", dA), nil, nothing, ModeAuto, inUse(4, "provisioned configuration missing", dA), true},
+		{"confirmed, damaged", rec(3, "", dA), nil, damagedA, ModeAuto, inUse(4, `provisioned configuration damaged: "x" is missing`, dA), true},
+		{"confirmed, damaged and not recorded", rec(2, "", dA), nil, damagedA, ModeAuto, inUse(4, `provisioned configuration damaged: "x" is missing`, dA), true},
 		{"confirmed, whole", rec(3, "", dA), nil, wholeA, ModeAuto, rec(3, "", dA), false},
 		{"asked, missing", rec(3, "reprovision", ""), nil, nothing, ModeAuto, rec(3, "reprovision", ""), false},
 		{"asked, damaged", rec(3, "reprovision", ""), nil, damagedA, ModeAuto, rec(3, "reprovision", ""), false},
 		{"asked, whole", rec(4, "reprovision", ""), nil, wholeA, ModeAuto, rec(4, "reprovision", ""), false},
-		{"configured and not recorded", rec(2, "", dA), nil, wholeA, ModeAuto, rec(3, "configuration not confirmed", ""), true},
-		{"always, confirmed", rec(3, "", dA), nil, wholeA, ModeAlways, rec(4, "always", ""), true},
+		{"configured and not recorded", rec(2, "", dA), nil, wholeA, ModeAuto, inUse(3, "configuration not confirmed", dA), true},
+		{"always, confirmed", rec(3, "", dA), nil, wholeA, ModeAlways, inUse(4, "always", dA), true},
+		{"in use, asked", inUse(3, "reprovision", dB), nil, wholeA, ModeAuto, inUse(3, "reprovision", dB), false},
+		{"in use, another confirmed, always", state{Format: 1, Cluster: clusterA, Demand: 3, Confirmed: dA, Used: dB}, nil, wholeA, ModeAlways, inUse(4, "always", dA), true},
 		{"always, first start", state{}, fs.ErrNotExist, nothing, ModeAlways, rec(2, "always", ""), true},
 		{"always, asked", rec(3, "always", ""), nil, wholeA, ModeAlways, rec(4, "always", ""), true},
 		{"always before, auto now", rec(3, "always", ""), nil, wholeA, ModeAuto, rec(3, "configuration not confirmed", ""), true},
 		{"never, confirmed", rec(3, "", dA), nil, wholeA, ModeNever, rec(3, "", dA), false},
-		{"never, another fleet", other, nil, wholeA, ModeNever, rec(4, "first boot in this fleet", ""), true},
+		{"never, another fleet", other, nil, wholeA, ModeNever, inUse(4, "first boot in this fleet", dA), true},
 	} {
 		if got, saved := begin(c.record, c.err, c.cur, clusterA, c.mode); got != c.want || saved != c.saved {
 			return fmt.Errorf("%s: %+v (saved %v), want %+v", c.name, got, saved, c.want)

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
@@ -35,6 +36,7 @@ type Config struct {
 	Mode        string                // auto, always, never; "": auto
 	Logger      *slog.Logger          // nil: none
 	Point       func(string)          // called with each name of Points; nil: none
+	Hooks       Hooks                 // what runs with a new configuration
 
 	// Restarted is called after each restart of the target's side, before the step is answered: the machine announces
 	// itself again. Shutdown is called when the leader told this machine to end, before the step is answered: the process
@@ -57,13 +59,16 @@ type Target struct {
 	log   *slog.Logger
 	store store
 
-	quit    chan struct{}
-	changed chan struct{}
-	kept    chan struct{} // closed when the keeper has ended
-	saving  sync.Mutex    // held while the state is written; before mu
-	saved   uint64        // version on disk; guarded by saving
-	sealed  bool          // nothing is written any more; guarded by saving
-	steps   sync.WaitGroup
+	ending   context.Context // ends when this node begins to stop
+	end      context.CancelFunc
+	quit     chan struct{}
+	quitOnce sync.Once
+	changed  chan struct{}
+	kept     chan struct{} // closed when the keeper has ended
+	saving   sync.Mutex    // held while the state is written; before mu
+	saved    uint64        // version on disk; guarded by saving
+	sealed   bool          // nothing is written any more; guarded by saving
+	steps    sync.WaitGroup
 
 	mu        sync.Mutex
 	state     state
@@ -98,6 +103,7 @@ func Open(cfg Config) (*Target, error) {
 	for _, r := range Reasons {
 		t.refused[r.Reason] = 0
 	}
+	t.ending, t.end = context.WithCancel(context.Background())
 	binary.BigEndian.PutUint64(t.boot[:8], cfg.BootCounter)
 	cfg.Entropy(t.boot[8:])
 	if err := t.openFolder(); err != nil {
@@ -307,6 +313,7 @@ func (t *Target) Reprovision(reason string) {
 // demand asks for a configuration that is begun from now on. The caller holds mu.
 func (t *Target) demand(why string) {
 	t.issued++
+	t.state.Used = t.state.inUse()
 	t.state.Demand, t.state.Asked, t.state.Confirmed = t.issued, why, ""
 	t.keep()
 }
@@ -322,19 +329,22 @@ func (t *Target) Refusals() map[Reason]uint64 {
 	return out
 }
 
-// Close ends a running step at its boundary, waits for it and writes what is not on disk yet.
-func (t *Target) Close() error {
+// Stop has a running step end at its boundary, and refuses every further one. It does not wait.
+func (t *Target) Stop() {
 	t.mu.Lock()
-	first := !t.closed
+	defer t.mu.Unlock()
 	t.closed = true
 	if t.running != nil {
 		t.running.cancel(ErrClosed)
 	}
-	t.mu.Unlock()
+	t.end()
+}
+
+// Close ends a running step at its boundary, waits for it and writes what is not on disk yet.
+func (t *Target) Close() error {
+	t.Stop()
 	t.steps.Wait()
-	if first {
-		close(t.quit)
-	}
+	t.quitOnce.Do(func() { close(t.quit) })
 	<-t.kept
 	err := t.save()
 	t.saving.Lock()

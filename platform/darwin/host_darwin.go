@@ -51,7 +51,12 @@ func (*system) Uninstall(ctx context.Context, name string) (host.Outcome, error)
 func (*system) State(ctx context.Context) (host.State, error) { return newServices().status(ctx) }
 
 func (*system) Account() (uid, gid int, ok bool) { return 0, 0, false } // the daemon is root
-func (*system) AdminSocket(string) string        { return "" }
+// Hooks are beside the state: the service is root, and runs them itself.
+func (*system) Hooks(stateDir string) host.Hooks {
+	return host.Hooks{Dir: filepath.Join(stateDir, host.HooksDir)}
+}
+
+func (*system) AdminSocket(string) string { return "" }
 
 func (*system) Hardware() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

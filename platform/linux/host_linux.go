@@ -88,6 +88,8 @@ func (system) AdminSocket(dir string) string {
 	return adminSocket(dir, err == nil && info.IsDir())
 }
 
+func (system) Hooks(stateDir string) host.Hooks { return hooksOf(stateDir, os.Geteuid() == 0) }
+
 func (system) Hardware() string {
 	id, err := os.ReadFile(machineID)
 	if err != nil || len(bytes.TrimSpace(id)) == 0 {

@@ -13,16 +13,19 @@ import (
 )
 
 const (
-	account     = "pace-node"                // static system account of the packages
-	systemState = "/var/lib/pace-node"       // StateDirectory= of the unit
-	settings    = "/etc/default/pace-node"   // written by the packages' scripts
-	runtimeDir  = "/run/pace-node"           // RuntimeDirectory= of the unit, for group pace-admin
-	socketName  = "admin.sock"               // the unit's mode is 0660
-	machineID   = "/etc/machine-id"          // 32 hex digits and a line end; of the installation
-	unitName    = "pace-node.service"        // what the packages install
-	userState   = ".local/state"             // XDG_STATE_HOME's default
-	maxStatus   = 1024                       // bytes of a STATUS= line
-	hardwareTag = "pace-node hardware 1\x00" // so that the digest is of no use elsewhere
+	account     = "pace-node"                        // static system account of the packages
+	systemState = "/var/lib/pace-node"               // StateDirectory= of the unit
+	settings    = "/etc/default/pace-node"           // written by the packages' scripts
+	runtimeDir  = "/run/pace-node"                   // RuntimeDirectory= of the unit, for group pace-admin
+	socketName  = "admin.sock"                       // the unit's mode is 0660
+	systemHooks = "/etc/pace-node/hooks.d"           // of the packages; root's
+	hooksUnit   = "pace-node-hooks.path"             // shipped, and disabled
+	hooksReport = "/run/pace-node-hooks/result.json" // RuntimeDirectory= of its service
+	machineID   = "/etc/machine-id"                  // 32 hex digits and a line end; of the installation
+	unitName    = "pace-node.service"                // what the packages install
+	userState   = ".local/state"                     // XDG_STATE_HOME's default
+	maxStatus   = 1024                               // bytes of a STATUS= line
+	hardwareTag = "pace-node hardware 1\x00"         // so that the digest is of no use elsewhere
 )
 
 // scriptOf is the start script of a service on an init system that kardianos/service names, or "" on one that has none.
@@ -52,6 +55,15 @@ func adminSocket(dir string, made bool) string {
 		return filepath.Join(runtimeDir, socketName)
 	}
 	return ""
+}
+
+// hooksOf: the service's hooks are in /etc, and in its sandbox it cannot run them; a node elsewhere has its own beside its
+// state, and runs them as whoever it is.
+func hooksOf(dir string, root bool) host.Hooks {
+	if filepath.Clean(dir) != systemState {
+		return host.Hooks{Dir: filepath.Join(dir, host.HooksDir)}
+	}
+	return host.Hooks{Dir: systemHooks, Unit: !root, Report: hooksReport, Enable: "sudo systemctl enable --now " + hooksUnit}
 }
 
 // statusLine is the STATUS= word: one line, bounded.

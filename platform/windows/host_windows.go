@@ -79,7 +79,13 @@ func (s *system) Uninstall(ctx context.Context, name string) (host.Outcome, erro
 }
 
 func (*system) Account() (uid, gid int, ok bool) { return 0, 0, false }
-func (*system) AdminSocket(string) string        { return "" }
+
+// Hooks are beside the state: the service is LocalSystem, and runs them itself.
+func (*system) Hooks(stateDir string) host.Hooks {
+	return host.Hooks{Dir: filepath.Join(stateDir, host.HooksDir)}
+}
+
+func (*system) AdminSocket(string) string { return "" }
 
 func (*system) Hardware() string {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, hardwareKey, registry.QUERY_VALUE|registry.WOW64_64KEY)

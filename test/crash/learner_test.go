@@ -228,6 +228,61 @@ func reprovisioned(l *lane, c trial) (err error) {
 	return v.endShared(l)
 }
 
+// hookFails gives the learner a configuration that one of its hooks refuses, and ends it in the roll-back; once the hook is
+// mended it has the new configuration.
+func hookFails(l *lane, c trial) (err error) {
+	v, err := l.shared(c)
+	if err != nil {
+		return err
+	}
+	defer l.after(v, &err)
+	hooks := filepath.Join(v.dir, "hooks.d")
+	refuses := filepath.Join(v.dir+".gate", "refuses")
+	if err := os.MkdirAll(hooks, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(hooks)
+	if err := v.begin(); err != nil { // makes the folder of the gate
+		return err
+	}
+	if err := v.settled("it follows again", func() (bool, string) { return l.level(v) }); err != nil {
+		return err
+	}
+	l.settings++
+	v.was, v.later = v.later, "greeting "+strconv.Itoa(l.settings)
+	script := "#!/bin/sh\nin=$(cat)\ncase \"$in\" in *'" + v.later + "'*) test ! -e '" + refuses + "' || { echo no >&2; exit 5; };; esac\n"
+	if err := os.WriteFile(filepath.Join(hooks, "10-picky"), []byte(script), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(refuses, nil, 0o600); err != nil {
+		return err
+	}
+	if err := v.open(); err != nil {
+		return err
+	}
+	if err := l.give(v.later); err != nil {
+		return err
+	}
+	if err := l.founder.queue("reprovision", v.last.NodeID); err != nil {
+		return err
+	}
+	if err := v.until("its hook fails, and what was there is back", func() (bool, string) {
+		got, err := v.greeting()
+		return err == nil && got == v.was && v.crashes > 0, fmt.Sprintf("%q (%v)", got, err)
+	}); err != nil {
+		return err
+	}
+	if err := os.Remove(refuses); err != nil {
+		return err
+	}
+	// It is waiting for its next try by now, or is on its way: both come to the new configuration.
+	_ = l.founder.queue("retry", v.last.NodeID)
+	if err := v.settled("it has the new configuration once the hook is mended", func() (bool, string) { return l.provisioned(v) }); err != nil {
+		return err
+	}
+	return v.endShared(l)
+}
+
 // damagedStaging ends the learner in the middle of a swap, and damages what was to be put in place: the next start goes back.
 func damagedStaging(l *lane, c trial) (err error) {
 	v, err := l.shared(c)

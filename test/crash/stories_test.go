@@ -51,6 +51,7 @@ var stories = []story{
 	{name: "reprovisioned", run: reprovisioned, hits: []string{
 		"node.lease.", "node.lease.@2", "target.settle.", "target.stage.", "target.intent.", "target.swap.discard.", "target.swap.previous.",
 		"target.swap.current.", "target.swap.sync.", "target.swap.done.", "target.swap.clean.", "target.state."}},
+	{name: "a hook fails", run: hookFails, hits: []string{"target.hooks.run.", "target.swap.drop.", "target.swap.restore."}},
 	{name: "staging damaged in mid-swap", run: damagedStaging, hits: []string{"target.swap.back."}},
 	{name: "forgotten", run: forgotten, hits: []string{
 		"statedir.record.", "node.move.", "statedir.archive.begin.", "statedir.archive.intent.", "statedir.archive.move.",

@@ -44,6 +44,23 @@ func (n *node) configured(key, value string) {
 	})
 }
 
+// provisioned waits until the fleet counts another machine as provisioned.
+func (n *node) provisioned(other *node) {
+	n.t.Helper()
+	until(n.t, other.name+" counts as provisioned", func() (bool, string) {
+		d, err := n.cluster()
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, m := range d.Members {
+			if m.ID == other.id() {
+				return m.Provisioning == "provisioned", m.Provisioning
+			}
+		}
+		return false, "no member"
+	})
+}
+
 // state of a machine in the queue, "" where it is in none.
 func (n *node) queued(id string) string {
 	out, err := n.pacectl("queue", "list", "--json")
@@ -87,18 +104,7 @@ func TestProvisioningEndToEnd(t *testing.T) {
 	}
 	wants(t, string(in), `"name":"birch"`, `"rack":"7"`, `"inventory":"{`, `"cluster_id":"`)
 	for _, n := range []*node{a, b, c} {
-		until(t, n.name+" counts as provisioned", func() (bool, string) {
-			d, err := a.cluster()
-			if err != nil {
-				return false, err.Error()
-			}
-			for _, m := range d.Members {
-				if m.ID == n.id() {
-					return m.Provisioning == "provisioned", m.Provisioning
-				}
-			}
-			return false, "no member"
-		})
+		a.provisioned(n)
 	}
 	m := a.metrics()
 	if got := m.of(t, "pace_provision_provisioned_total"); got != 3 {
@@ -159,4 +165,77 @@ printf '{"configuration":{"greeting":"hello"}}'`+"\n")
 	if out, err := a.pacectl("queue", "retry", "nobody-of-that-name"); err == nil {
 		t.Errorf("a retry of nobody succeeds: %s", out)
 	}
+}
+
+// TestHooks: programs of a machine's own run with each configuration, as real root does, and one that fails has what was
+// there before put back, in words that the operator reads.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	command, folder := helper(t, `printf '{"configuration":{"greeting":"hello"},"server_claims":{"role":"web"}}'`+"\n")
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder", metered, "--provision-helper="+command)
+	nextSecond(t)
+	did := filepath.Join(folder, "did")
+	b := l.hosts[1].joined(t, a, "birch")
+	hooks := filepath.Join(b.state(), "hooks.d")
+	put := func(name, body string) {
+		t.Helper()
+		if err := os.MkdirAll(hooks, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(hooks, name), []byte("#!/bin/sh\nin=$(cat)\n"+body+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.provisioned(b)
+	put("10-note", `echo "$in" | sed 's/.*"why":"\([^"]*\)".*"greeting":"\([^"]*\)".*"server_claims":\(.*\)}$/\1 \2 \3/' >>`+did+`; id -u >>`+did)
+	put("20-picky", `case "$in" in *'good day'*) echo "no such greeting" >&2; exit 5;; esac`)
+	says := func(greeting string) {
+		t.Helper()
+		s := filepath.Join(folder, "helper.sh")
+		old, err := os.ReadFile(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, was := range []string{"hello", "good day", "good evening"} {
+			old = []byte(strings.Replace(string(old), `"greeting":"`+was+`"`, `"greeting":"`+greeting+`"`, 1))
+		}
+		if err := os.WriteFile(s, old, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := a.pacectl("queue", "reprovision", "birch"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	says("hello") // the hooks were not there yet when it was first provisioned
+	until(t, "the hook ran as root", func() (bool, string) {
+		b, _ := os.ReadFile(did)
+		return string(b) == "configured hello {\"role\":\"web\"}\n0\n", string(b)
+	})
+	says("good day")
+	until(t, "the failing hook is shown with its words, and what was there is back", func() (bool, string) {
+		s := a.queued(b.id())
+		return strings.Contains(s, `the hook "20-picky" ended with exit code 5; its stderr: "no such greeting"`) && strings.Contains(s, "the configuration before it is back, and its hooks ran"), s
+	})
+	b.configured("greeting", "hello")
+	if got, err := os.ReadFile(did); err != nil || !strings.Contains(string(got), "configured good day") || !strings.Contains(string(got), "rolled-back hello") {
+		t.Errorf("the hooks: %v\n%s", err, got)
+	}
+	// Somebody else's hook is refused, and none runs.
+	if err := os.Chmod(filepath.Join(hooks, "10-note"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	says("good evening")
+	until(t, "the refusal is shown with its remedy", func() (bool, string) {
+		s := a.queued(b.id())
+		return strings.Contains(s, `the hook "10-note" is refused`) && strings.Contains(s, "chmod go-w"), s
+	})
+	b.configured("greeting", "hello")
+	if err := os.Chmod(filepath.Join(hooks, "10-note"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := a.pacectl("queue", "retry", "birch"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b.configured("greeting", "good evening")
 }
