@@ -150,9 +150,10 @@ func TestMutationKeyTypes(t *testing.T) {
 	})
 }
 
-// checkMoves: what is set aside goes first, then what serves is set aside, and the new one takes its place last.
+// checkMoves: each rename has a name of its own, which its crash points have; what they are used for is in the plans.
 func checkMoves() error {
-	want := [][3]string{{"discard", previousDir, discardDir}, {"previous", currentDir, previousDir}, {"current", stagingDir, currentDir}}
+	want := [][3]string{{"discard", previousDir, discardDir}, {"previous", currentDir, previousDir}, {"current", stagingDir, currentDir},
+		{"drop", currentDir, droppedDir}, {"restore", previousDir, currentDir}}
 	if len(moves) != len(want) {
 		return fmt.Errorf("%d moves", len(moves))
 	}
