@@ -1,7 +1,6 @@
 package simfleet
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"time"
 )
@@ -24,25 +23,45 @@ type agenda struct {
 	done  uint64 // how many happened
 }
 
-func (a *agenda) Len() int { return len(a.items) }
-func (a *agenda) Less(i, j int) bool {
-	x, y := &a.items[i], &a.items[j]
-	return x.at < y.at || x.at == y.at && x.seq < y.seq
+func (x *occurrence) before(y *occurrence) bool { return x.at < y.at || x.at == y.at && x.seq < y.seq }
+
+// at puts f on the agenda; a moment that has passed is now. The items are a heap of their own, since container/heap would
+// put each of them on Go's.
+func (a *agenda) at(when time.Duration, f func()) {
+	a.seq++
+	x := occurrence{max(when, a.now), a.seq, f}
+	a.items = append(a.items, x)
+	at := len(a.items) - 1
+	for at > 0 {
+		up := (at - 1) / 2
+		if !x.before(&a.items[up]) {
+			break
+		}
+		a.items[at], at = a.items[up], up
+	}
+	a.items[at] = x
 }
-func (a *agenda) Swap(i, j int) { a.items[i], a.items[j] = a.items[j], a.items[i] }
-func (a *agenda) Push(x any)    { a.items = append(a.items, x.(occurrence)) }
-func (a *agenda) Pop() any {
-	last := len(a.items) - 1
+
+// take takes the soonest out; there is one.
+func (a *agenda) take() occurrence {
+	first, last := a.items[0], len(a.items)-1
 	x := a.items[last]
 	a.items[last] = occurrence{}
 	a.items = a.items[:last]
-	return x
-}
-
-// at puts f on the agenda; a moment that has passed is now.
-func (a *agenda) at(when time.Duration, f func()) {
-	a.seq++
-	heap.Push(a, occurrence{max(when, a.now), a.seq, f})
+	at := 0
+	for down := 1; down < last; down = 2*at + 1 {
+		if right := down + 1; right < last && a.items[right].before(&a.items[down]) {
+			down = right
+		}
+		if !a.items[down].before(&x) {
+			break
+		}
+		a.items[at], at = a.items[down], down
+	}
+	if last > 0 {
+		a.items[at] = x
+	}
+	return first
 }
 
 func (a *agenda) after(d time.Duration, f func()) { a.at(a.now+d, f) }
@@ -53,7 +72,7 @@ func (a *agenda) next(end time.Duration) bool {
 		a.now = max(a.now, end)
 		return false
 	}
-	x := heap.Pop(a).(occurrence)
+	x := a.take()
 	a.now = x.at
 	a.done++
 	x.do()

@@ -8,6 +8,7 @@ import (
 	"pace-node/internal/discovery"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/wire"
 )
 
 // roster answers discovery's question from the applied state.
@@ -35,12 +36,21 @@ func (p *proc) roster(id string, key identity.PublicKey) discovery.RosterVerdict
 
 // speak tells discovery what this machine says of itself now.
 func (p *proc) speak() {
-	p.exchange.SetSelf(p.now(), discovery.Self{Summary: p.summary()})
+	if s := p.summary(); !sameSummary(&p.said, &s) {
+		p.said = s
+		p.exchange.SetSelf(p.now(), discovery.Self{Summary: s})
+	}
 	if own := p.form.Own(); own.Target != nil {
 		p.exchange.SetRetained([]string{own.Target.Cluster})
 	} else {
 		p.exchange.SetRetained(nil)
 	}
+}
+
+// sameSummary reports whether two summaries say the same.
+func sameSummary(a, b *wire.Summary) bool {
+	return a.Cluster == b.Cluster && a.State == b.State && a.Created == b.Created && a.Leader == b.Leader && a.Pointer == b.Pointer &&
+		a.Node == b.Node && a.RaftEndpoint == b.RaftEndpoint && a.Total == b.Total && a.OwnEndpoint == b.OwnEndpoint && slices.Equal(a.Members, b.Members)
 }
 
 // wakeAir has discovery woken when it asks to be.

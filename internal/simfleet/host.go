@@ -24,6 +24,8 @@ type host struct {
 	n       int
 	name    string
 	addr    netip.Addr
+	fc      string // its endpoints
+	raft    string
 	segment int
 	island  int           // machines of one island reach one another
 	skew    time.Duration // of its clock
@@ -34,6 +36,7 @@ type host struct {
 	full    bool   // its disk takes nothing
 	trap    string // the point at which its process ends next
 	proc    *proc  // nil: down
+	seen    glance // what it showed last
 }
 
 // disk is what was made durable.
@@ -91,7 +94,12 @@ func addrOf(segment, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(segment + 1), byte(n >> 8), byte(n&255) + 1})
 }
 
-func (h *host) endpoint(port uint16) string { return netip.AddrPortFrom(h.addr, port).String() }
+func (h *host) endpoint(port uint16) string {
+	if port == portRaft {
+		return h.raft
+	}
+	return h.fc
+}
 
 // wall is what the machine's clock shows.
 func (h *host) wall() time.Time { return h.w.time().Add(h.skew) }

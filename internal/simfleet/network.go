@@ -21,14 +21,8 @@ func (w *World) joined(a, b *host) bool { return a == b || a.island == b.island 
 
 func (w *World) latency() time.Duration { return w.net.between(latencyLeast, latencyMost) }
 
-// host finds a machine by an endpoint of any port.
-func (w *World) hostAt(endpoint string) *host {
-	ap, err := netip.ParseAddrPort(endpoint)
-	if err != nil {
-		return nil
-	}
-	return w.byAddr[ap.Addr()]
-}
+// hostAt finds a machine by an endpoint; nil: there is none.
+func (w *World) hostAt(endpoint string) *host { return w.byEndpoint[endpoint] }
 
 // call carries a question to the process that serves at a machine, and what it answers back. serve is given a function
 // that sends the answer, which it may call later or never. Exactly one of the answer and failed happens within patience,

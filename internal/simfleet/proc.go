@@ -25,6 +25,7 @@ type proc struct {
 	formWake time.Duration
 	exchange *discovery.Exchange
 	airWake  time.Duration
+	said     wire.Summary // what discovery was told last
 	list     *enroll.List
 	waiters  map[enroll.RowID][]*waiter
 	formats  map[enroll.RowID]int

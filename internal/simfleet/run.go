@@ -31,6 +31,7 @@ type Outcome struct {
 type Sum struct {
 	Virtual                                time.Duration // in their own time
 	Events                                 uint64
+	Steps                                  int
 	Admitted, Provisioned, Leaders, Killed int
 	Worst                                  time.Duration // until all was at rest
 }
@@ -39,6 +40,7 @@ type Sum struct {
 func (s *Sum) Add(o Sum) {
 	s.Virtual += o.Virtual
 	s.Events += o.Events
+	s.Steps += o.Steps
 	s.Admitted += o.Admitted
 	s.Provisioned += o.Provisioned
 	s.Leaders += o.Leaders
@@ -56,6 +58,7 @@ func Run(s *Story, breaks Breaks) *Outcome {
 	w.at(s.Span, w.beCalm)
 	w.until(s.Span + time.Millisecond)
 	w.rest()
+	w.sum.Steps = len(s.Steps)
 	w.sum.Virtual, w.sum.Events, w.sum.Admitted, w.sum.Leaders, w.sum.Worst = w.now, w.done, w.check.admitted(), len(w.check.leaders), w.now-s.Span
 	return &Outcome{Story: s, Violation: w.check.Err, Sum: w.sum, said: w.said}
 }

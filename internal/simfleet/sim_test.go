@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +32,10 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// tellAll runs stories on every processor, and returns their sum and the first that failed.
-func tellAll(stories []*Story) (sum Sum, failed *Outcome) {
+// tellAll tells stories on every processor until a moment, where that is not zero, and returns how many were told, their sum,
+// and the first that failed.
+func tellAll(stories []*Story, until time.Time) (told int, sum Sum, failed *Outcome) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a story holds little and makes much
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	next := 0
@@ -40,7 +43,7 @@ func tellAll(stories []*Story) (sum Sum, failed *Outcome) {
 		wg.Go(func() {
 			for {
 				mu.Lock()
-				if next == len(stories) || failed != nil {
+				if next == len(stories) || failed != nil || !until.IsZero() && time.Now().After(until) {
 					mu.Unlock()
 					return
 				}
@@ -49,6 +52,7 @@ func tellAll(stories []*Story) (sum Sum, failed *Outcome) {
 				mu.Unlock()
 				o := Run(s, Breaks{})
 				mu.Lock()
+				told++
 				sum.Add(o.Sum)
 				if o.Violation != nil && (failed == nil || o.Story.Seed < failed.Story.Seed) {
 					failed = o
@@ -58,15 +62,23 @@ func tellAll(stories []*Story) (sum Sum, failed *Outcome) {
 		})
 	}
 	wg.Wait()
-	return sum, failed
+	return told, sum, failed
 }
 
-// TestSimModel tells a story for each seed. One that fails is made shorter and told; SEED=n tells that one alone.
+// TestSimModel tells a story for each seed, until the time is over that PACE_SIM_FOR gives. One that fails is made shorter and
+// told; SEED=n tells that one alone.
 func TestSimModel(t *testing.T) {
 	kind := model
 	kind.Span = time.Duration(number(t, "PACE_SIM_HOURS", 1)) * time.Hour
 	var stories []*Story
-	steps := 0
+	var until time.Time
+	if text := os.Getenv("PACE_SIM_FOR"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("PACE_SIM_FOR=%q is no time such as 10m", text)
+		}
+		until = time.Now().Add(d)
+	}
 	if seed := os.Getenv("PACE_SIM_SEED"); seed != "" {
 		stories = append(stories, Draw(uint64(number(t, "PACE_SIM_SEED", 0)), kind))
 	} else {
@@ -74,13 +86,10 @@ func TestSimModel(t *testing.T) {
 			stories = append(stories, Draw(uint64(seed+1), kind))
 		}
 	}
-	for _, s := range stories {
-		steps += len(s.Steps)
-	}
 	began := time.Now()
-	sum, failed := tellAll(stories)
+	told, sum, failed := tellAll(stories, until)
 	t.Logf("%d seeds, %.1f virtual hours, %d steps, %d events: %d machines let in, %d provisioned, %d terms led, %d processes killed; at rest at most %s after the last step; in %s",
-		len(stories), sum.Virtual.Hours(), steps, sum.Events, sum.Admitted, sum.Provisioned, sum.Leaders, sum.Killed, sum.Worst.Round(time.Second), time.Since(began).Round(time.Millisecond))
+		told, sum.Virtual.Hours(), sum.Steps, sum.Events, sum.Admitted, sum.Provisioned, sum.Leaders, sum.Killed, sum.Worst.Round(time.Second), time.Since(began).Round(time.Millisecond))
 	if failed != nil {
 		t.Logf("seed %d: %v", failed.Story.Seed, failed.Violation)
 		t.Fatal(report(failed, Breaks{}))

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 )
 
@@ -28,6 +29,7 @@ type World struct {
 	hosts      []*host
 	segments   [][]*host
 	byAddr     map[netip.Addr]*host
+	byEndpoint map[string]*host
 	streams    []*stream
 	loss       float64
 	islands    int
@@ -42,13 +44,14 @@ type World struct {
 
 // New lays the machines of a story out: which segment each is on, whom it is told of, how its clock is set.
 func New(s *Story, breaks Breaks) *World {
-	w := &World{story: s, layout: chanceOf(s.Seed, chanceLayout), net: chanceOf(s.Seed, chanceNetwork), byAddr: map[netip.Addr]*host{}, check: NewChecker(), breaks: breaks, recovering: map[string]*host{}}
+	w := &World{story: s, layout: chanceOf(s.Seed, chanceLayout), net: chanceOf(s.Seed, chanceNetwork), byAddr: map[netip.Addr]*host{}, byEndpoint: map[string]*host{}, check: NewChecker(), breaks: breaks, recovering: map[string]*host{}}
 	w.segments = make([][]*host, max(1, s.Segments))
 	for n := range s.Machines {
 		h := &host{w: w, n: n, name: nameOf(n), segment: w.layout.IntN(len(w.segments)), chance: chanceOf(s.Seed, chanceMachine+n)}
 		h.addr = addrOf(h.segment, n)
 		w.hosts = append(w.hosts, h)
-		w.byAddr[h.addr] = h
+		h.fc, h.raft = netip.AddrPortFrom(h.addr, portFC).String(), netip.AddrPortFrom(h.addr, portRaft).String()
+		w.byAddr[h.addr], w.byEndpoint[h.fc], w.byEndpoint[h.raft] = h, h, h
 		w.segments[h.segment] = append(w.segments[h.segment], h)
 	}
 	for _, h := range w.hosts {
@@ -102,6 +105,17 @@ func (w *World) fail(h *host, format string, args ...any) {
 	w.check.fail(RuleModel, w.now, h.name, format, args...)
 }
 
+// glance is what the checker judges a machine by. While it and what people did are the same, so is the verdict; and what
+// people do only ever allows more.
+type glance struct {
+	proc        *proc
+	mode        formation.Mode
+	cluster     string
+	log, follow string // clusters of its stores
+	view        *fleet.View
+	moving      bool
+}
+
 // look shows a machine to the checker.
 func (w *World) look(h *host) {
 	p := h.proc
@@ -109,13 +123,22 @@ func (w *World) look(h *host) {
 		return
 	}
 	own := p.form.Own()
-	s := Sight{At: w.now, Who: h.name, ID: h.disk.id, Key: p.key(), Mode: own.Mode, Cluster: own.Cluster, View: p.view(),
-		Moving: p.moving || p.voter == nil && p.learner == nil}
+	g := glance{proc: p, mode: own.Mode, cluster: own.Cluster, view: p.view(), moving: p.moving || p.voter == nil && p.learner == nil}
+	s := Sight{At: w.now, Who: h.name, ID: h.disk.id, Key: p.key(), Mode: own.Mode, Cluster: own.Cluster, View: g.view, Moving: g.moving}
 	if l := h.disk.log; l != nil {
-		s.Stores = append(s.Stores, l.cluster)
+		g.log = l.cluster
 	}
 	if f := h.disk.follow; f != nil {
-		s.Stores = append(s.Stores, f.cluster)
+		g.follow = f.cluster
+	}
+	if g == h.seen {
+		return
+	}
+	h.seen = g
+	for _, cluster := range []string{g.log, g.follow} {
+		if cluster != "" {
+			s.Stores = append(s.Stores, cluster)
+		}
 	}
 	w.check.See(s)
 }
