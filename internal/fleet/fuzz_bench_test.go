@@ -11,7 +11,7 @@ import (
 
 func FuzzApply(f *testing.F) {
 	for _, c := range []Command{admit(1), Forget("n-a", by, 1), Set("provision.paused", "true", by, 1), Announce("n-a", wire.Announce{Name: "x", BootID: "00"}),
-		ProvisionUpdate("n-a", Provision{Stage: "x"}), SetRole("n-a", RoleLearner, by, 1), Rekey("n-a", pub(1), by, 1), Recover("n-a", by, 1), PreApprove("x", pub(3), true, by, 1)} {
+		ProvisionUpdate("n-a", Provision{Stage: "x"}), SetRole("n-a", RoleLearner, by, 1), Rekey("n-a", pub(1), by, 1), Recover("n-a", by, 1), PreApprove("x", pub(3), true, by, 1), dissolve(goodOrder())} {
 		f.Add(c.Encode())
 	}
 	f.Add([]byte(`{"v":2}`))
@@ -49,6 +49,8 @@ func FuzzRestore(f *testing.F) {
 	must(f, s, Set("enrollment.per-source", "9", by, 1))
 	f.Add(s.Snapshot())
 	f.Add(s.SnapshotFor("n-0001"))
+	must(f, s, dissolve(goodOrder()))
+	f.Add(s.Snapshot())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st, err := Restore(b)
 		if err != nil {
