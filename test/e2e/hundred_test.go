@@ -36,6 +36,7 @@ func TestHundredMachinesGetACommit(t *testing.T) {
 	t.Parallel()
 	const hosts, each = 10, 10
 	l := newLAN(t, hosts)
+	began := time.Now()
 	founder := l.hosts[0].start(t, "founder", "--discovery=")
 	founder.must("--enroll-auto-approve=1h")
 	var learners []*node
@@ -59,6 +60,7 @@ func TestHundredMachinesGetACommit(t *testing.T) {
 					fmt.Sprintf("it is a %s at revision %d of %d with %d members, %v", d.View.Mode, d.View.Revision, revision, len(d.Members), err)
 			}, 3*patience)
 		}
+		t.Logf("%s: all within %s of the first start", what, time.Since(began).Round(time.Second))
 	}
 	all("joined, and everybody's record", 0, learners)
 	set := func(value string) uint64 {
