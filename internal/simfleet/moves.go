@@ -28,7 +28,7 @@ func (p *proc) move(a formation.Action) {
 		p.voter, p.learner = nil, nil // from here on nothing is proposed to what is put away
 		p.leadership()
 	}
-	p.write("record", func() { p.h.disk.rec = rec }, func(err error) {
+	p.saveRecord(rec, func(err error) {
 		switch {
 		case err != nil:
 			p.voter, p.learner = voter, learner
@@ -108,9 +108,22 @@ func (p *proc) keepRecord(change func(*record)) {
 		return
 	}
 	change(&p.rec)
-	rec := p.rec
-	p.moving = true // records are written one after the other
-	p.write("record", func() { p.h.disk.rec = rec }, func(error) { p.endMove() })
+	p.saveRecord(p.rec, func(error) {})
+}
+
+// saveRecord writes one record after the other, in the order in which they were made.
+func (p *proc) saveRecord(rec record, then func(error)) {
+	p.records = append(p.records, func() {
+		p.write("record", func() { p.h.disk.rec = rec }, func(err error) {
+			then(err)
+			if p.records = p.records[1:]; p.alive() && len(p.records) > 0 {
+				p.records[0]()
+			}
+		})
+	})
+	if len(p.records) == 1 {
+		p.records[0]()
+	}
 }
 
 // recordAfter is the record as a move leaves it.

@@ -43,6 +43,7 @@ type proc struct {
 	moving     bool
 	led        bool
 	afterMove  []func(*record)
+	records    []func() // to be written, the first of them now
 	work       *work
 	healing    healing
 }
@@ -86,6 +87,7 @@ func (p *proc) begin() {
 	p.wakeAir()
 	p.every(time.Second, p.beat)
 	p.step(formation.Event{Kind: formation.EvTick})
+	p.after(0, p.viewChanged) // what was recalled is news to this process
 	if p.rec.leaving {
 		p.goOnLeaving()
 	}
