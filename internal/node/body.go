@@ -31,6 +31,7 @@ import (
 type body struct {
 	n        *Node
 	mode     formation.Mode
+	row      formation.ModeRow // of the mode in which it was opened
 	cluster  string
 	began    time.Time
 	raftPort uint16 // where voters reach this one; 0 on a learner
@@ -62,11 +63,12 @@ func (n *Node) openBody(ctx context.Context, rec statedir.Record) (*body, error)
 	if !ok {
 		return nil, fmt.Errorf("the formation record has the mode %q, which this version does not know", rec.Mode)
 	}
-	b := &body{n: n, mode: mode, cluster: rec.Cluster, began: time.Now(), turns: map[string]time.Time{}, withdrawn: map[string]stall{},
+	row, _ := mode.Row()
+	b := &body{n: n, mode: mode, row: row, cluster: rec.Cluster, began: time.Now(), turns: map[string]time.Time{}, withdrawn: map[string]stall{},
 		nudges: make(chan struct{}, 1), links: make(chan struct{}, 1)}
 	b.ctx, b.cancel = context.WithCancel(n.ctx)
 	var err error
-	if mode == formation.Learner {
+	if row.Consensus == formation.ConsensusFollows {
 		err = b.openLearner(rec)
 	} else {
 		err = b.openVoter(ctx, rec)
@@ -250,7 +252,9 @@ func (b *body) start() {
 		return
 	}
 	b.wait.Go(func() { _ = b.learner.Hold(b.ctx, n.reachVoter) }) // it ends with the body only
-	b.wait.Go(b.keepSeat)
+	if b.row.RaftPort == formation.RaftWhileBecomingVoter {
+		b.wait.Go(b.keepSeat)
+	}
 	b.wait.Go(func() {
 		if err := b.learner.Run(b.ctx, n.dialVoter); err != nil && b.ctx.Err() == nil && !errors.Is(err, follow.ErrForgotten) {
 			n.log.Error("following the fleet ended", "error", err.Error())

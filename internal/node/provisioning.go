@@ -12,6 +12,7 @@ import (
 	"pace-node/internal/config"
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
 	"pace-node/internal/identity"
 	"pace-node/internal/netio"
 	"pace-node/internal/provision"
@@ -205,7 +206,7 @@ func (n *Node) StartupEvent(ctx context.Context, p control.Peer, e wire.StartupE
 
 // leadership tells the queue whether this node leads, and everybody else who does.
 func (n *Node) leadership(now time.Time) {
-	leads := n.body.leads()
+	leads := n.body.leads() && n.body.row.Scheduler != formation.SchedulerNever
 	if leads == n.led {
 		n.publish(now)
 		return
