@@ -1,0 +1,29 @@
+package netio
+
+import (
+	"testing"
+	"time"
+)
+
+// The pages' numbers, written out by hand: a constant that moves away from them is seen here, whatever other tests wait for.
+func TestNumbersOfThePages(t *testing.T) {
+	for _, c := range []struct {
+		what      string
+		got, want int64
+	}{
+		{"sessions outside the roster", MaxStrangers, 64},
+		{"of one source network", MaxStrangersPerSource, 4},
+		{"kept for FleetSummary", KeptForFleetSummary, 8},
+		{"a handshake", int64(HandshakeWithin), int64(5 * time.Second)},
+		{"a first request", int64(FirstRequestWithin), int64(5 * time.Second)},
+		{"bytes of it", FirstRequestCeiling, 4096},
+		{"closed after the last answer", int64(CloseAfterAnswer), int64(10 * time.Second)},
+		{"the older session's answer to a ping", int64(DuplicatePing), int64(2 * time.Second)},
+		{"keep-alive", int64(keepAlive), int64(10 * time.Second)},
+		{"a dial that has failed", int64(raftTryWithin), int64(3 * time.Second)},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, c.got, c.want)
+		}
+	}
+}
