@@ -18,6 +18,7 @@ var notYet = map[string]bool{"provision-pki": true, "tags": true,
 	"permanent": true, "add-service": true, "reload": true,
 	// pkgutil, socketfilterfw, codesign, productsign, notarytool
 	"expand": true, "payload-files": true, "pkg-info": true, "pkgs": true, "setglobalstate": true, "listapps": true,
+	"now":       true,               // systemctl
 	"predicate": true, "info": true, // log
 	"sign": true, "options": true, "timestamp": true, "identifier": true, "keychain-profile": true, "wait": true,
 }

@@ -201,3 +201,66 @@ func TestHelperInTheSandbox(t *testing.T) {
 	}
 	l.until(1, patience, "find /var/lib/pace-node -name motd | grep -q .")
 }
+
+// TestHooksOfRoot: the service asks, and the unit that an administrator switches on runs the hooks as root; what one of them
+// refuses is taken back.
+func TestHooksOfRoot(t *testing.T) {
+	l := boot(t, 1)
+	l.push("deb", 1)
+	l.run(1, `cat >/usr/local/bin/helper <<'END'
+#!/bin/sh
+printf '{"configuration":{"greeting":"%s"}}' "$(cat /etc/greeting)"
+END
+chmod 755 /usr/local/bin/helper; echo hello >/etc/greeting; echo PACE_PROVISION_HELPER=/usr/local/bin/helper >/etc/default/pace-node
+DEBIAN_FRONTEND=noninteractive dpkg --force-confold -i /root/`+newVersion+`.deb`)
+	greeting := func(want string) {
+		t.Helper()
+		l.until(1, 90*time.Second, `grep -q '"greeting": "`+want+`"' /var/lib/pace-node/provisioned/current/configuration.json && pacectl queue show host1 --json | grep -q '"state":"\(held\|confirmed\)"'`)
+	}
+	greeting("hello")
+	l.same("shipped", l.try(1, "systemctl is-enabled pace-node-hooks.path; systemctl is-active pace-node-hooks.path; stat -c '%a %U' /etc/pace-node/hooks.d"), "disabled\ninactive\n755 root")
+	l.run(1, `cat >/etc/pace-node/hooks.d/10-picky <<'END'
+#!/bin/sh
+in=$(cat)
+echo "$(id -u) $(echo "$in" | sed 's/.*"why":"\([^"]*\)".*"greeting":"\([^"]*\)".*/\1 \2/')" >>/srv/did
+case $in in *'"greeting":"bad"'*) echo "no such greeting" >&2; exit 5;; esac
+END
+chmod 755 /etc/pace-node/hooks.d/10-picky`)
+	again := func(word string) {
+		t.Helper()
+		l.run(1, "echo '"+word+"' >/etc/greeting")
+		l.until(1, 30*time.Second, "pacectl queue reprovision host1 || pacectl queue retry host1")
+	}
+	shows := func(part string) {
+		t.Helper()
+		l.until(1, 90*time.Second, "pacectl queue show host1 | grep -qF '"+part+"'")
+	}
+
+	// Nothing runs them: the operator is told what does, and the old configuration stays.
+	again("good day")
+	shows("sudo systemctl enable --now pace-node-hooks.path")
+	l.run(1, "grep -q hello /var/lib/pace-node/provisioned/current/configuration.json; test ! -e /srv/did; test ! -e /var/lib/pace-node/provisioned/hooks.json")
+
+	l.run(1, "systemctl enable --now pace-node-hooks.path")
+	again("good day")
+	greeting("good day")
+	l.same("the hook ran as root", l.run(1, "sort -u /srv/did"), "0 configured good day")
+	l.same("the report", l.run(1, "stat -c '%a %U %G' /run/pace-node-hooks/result.json"), "640 root pace-node")
+
+	again("bad")
+	shows("ended with exit code 5")
+	shows("no such greeting")
+	l.run(1, "grep -q 'good day' /var/lib/pace-node/provisioned/current/configuration.json")
+	l.same("rolled back, and its hooks ran", l.run(1, "tail -n 1 /srv/did"), "0 rolled-back good day")
+
+	// A hook that somebody else could change is refused, and does not run.
+	l.run(1, "rm /srv/did; chmod 777 /etc/pace-node/hooks.d/10-picky")
+	again("evening")
+	shows("is refused")
+	l.run(1, "test ! -e /srv/did; chmod 755 /etc/pace-node/hooks.d/10-picky")
+	again("evening")
+	greeting("evening")
+
+	// Removed, nothing of root's waits for a service that is gone; what the administrator wrote stays.
+	l.run(1, "dpkg -P pace-node; systemctl daemon-reload; test -z \"$(systemctl list-unit-files --no-legend 'pace-node*')\"; test -e /etc/pace-node/hooks.d/10-picky; test ! -L /etc/systemd/system/paths.target.wants/pace-node-hooks.path")
+}
