@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
 
@@ -115,6 +116,52 @@ func TestIdentityClash(t *testing.T) {
 			t.Fatal("the clash is over and still raised")
 		}
 	})
+}
+
+// TestIdentityClashBothWays: whichever of the two answers first, neither is taken, by a round, by an event, or from the queue.
+func TestIdentityClashBothWays(t *testing.T) {
+	for _, first := range []string{"a", "b"} {
+		t.Run(first+" first", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Config{Workers: 1, Default: trivial})
+				defer f.close()
+				f.add("a", func(m *machine) { m.wants = false })
+				f.add("b", func(m *machine) { m.wants = false })
+				for _, id := range []string{"a", "b"} {
+					if id != first {
+						f.with(id, func(m *machine) { m.latency = 100 * time.Millisecond })
+					}
+				}
+				f.p.Lead(true)
+				time.Sleep(10 * time.Second)
+				f.with("b", func(m *machine) { m.answersAs, m.wants = "a", true })
+				f.with("a", func(m *machine) { m.wants = true })
+				time.Sleep(time.Minute) // the round
+				if f.conditions["identity-clash"] != "a" {
+					t.Fatalf("conditions %v", f.conditions)
+				}
+				f.want("discovered_total", "", 0)
+				if a := f.send(f.event("a")); a.Refused != "identity_clash" {
+					t.Fatalf("%+v", a)
+				}
+				f.want("events_refused_total", "identity_clash", 1)
+				f.want("refused_total", "invalid", 0)
+				// At an operator's word it is queued, and not worked.
+				if _, err := f.p.Reprovision(context.Background(), "a"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				if e := f.state("a"); e.State != queue.StateBackingOff || !strings.Contains(e.LastError, "two machines answer") || e.Stage != queue.StageProbe {
+					t.Fatalf("%+v", e)
+				}
+				if n := len(f.get("a").log) + len(f.get("b").log); n != 0 {
+					t.Fatalf("%d steps of machines that clash", n)
+				}
+				f.with("b", func(m *machine) { m.answersAs = "" })
+				f.provisioned(2, 2*time.Minute)
+			})
+		})
+	}
 }
 
 func TestRoundsAreTimed(t *testing.T) {

@@ -32,6 +32,7 @@ const (
 	RefusedSignature EventRefusal = "signature"
 	RefusedCluster   EventRefusal = "cluster"
 	RefusedReplayed  EventRefusal = "replayed"
+	RefusedClash     EventRefusal = "identity_clash"
 	RefusedComponent EventRefusal = "component"
 )
 
@@ -42,6 +43,7 @@ type eventCase struct {
 	standing  Standing
 	cluster   string
 	last      eventMark
+	clash     bool // two machines answered the last round for its id
 	component string
 }
 
@@ -54,13 +56,14 @@ type EventCheck struct {
 }
 
 // EventChecks is the ordered list of checks: the first that fails is the reason. A machine that is not in the roster has
-// no key to verify with, so that is asked first; another component is no fault, it is not listened for.
+// no key to verify with, so that is asked first; a clash and another component are no fault of the event.
 var EventChecks = []EventCheck{
 	{RefusedUnknown, true, false, func(c *eventCase) bool { return c.standing == StandingUnknown }},
 	{RefusedRevoked, true, false, func(c *eventCase) bool { return c.standing == StandingRevoked }},
 	{RefusedSignature, true, false, func(c *eventCase) bool { return !identity.Verify(c.key, c.event.Message(), c.event.Signature) }},
 	{RefusedCluster, true, false, func(c *eventCase) bool { return c.event.Cluster != c.cluster }},
 	{RefusedReplayed, true, true, func(c *eventCase) bool { return !markOf(c.event).after(c.last) }},
+	{RefusedClash, false, true, func(c *eventCase) bool { return c.clash }},
 	{RefusedComponent, false, true, func(c *eventCase) bool { return c.event.Component != c.component }},
 }
 
@@ -89,7 +92,7 @@ func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAn
 	}
 	heard := time.Now()
 	p.post(func(now time.Time) {
-		c.last = p.events[e.Node]
+		c.last, c.clash = p.events[e.Node], p.clashes[e.Node]
 		if row, refused := judgeEvent(c, true); refused {
 			p.refuseEvent(e.Node, row, answer)
 			return

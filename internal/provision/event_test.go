@@ -33,7 +33,8 @@ func checkEvents() error {
 			last: eventMark{boot: 3, sequence: 4}, component: "provision_mode_server"}
 	}
 	component := func(c *eventCase) { c.event.Component = "server" }
-	replayed := func(c *eventCase) { component(c); c.last.sequence = 5 }
+	clash := func(c *eventCase) { component(c); c.clash = true }
+	replayed := func(c *eventCase) { clash(c); c.last.sequence = 5 }
 	cluster := func(c *eventCase) { replayed(c); c.event.Cluster = "other" }
 	badKey := func(c *eventCase) { cluster(c); c.key = identity.PublicKey{1} }
 	revoked := func(c *eventCase) { badKey(c); c.standing = StandingRevoked }
@@ -43,6 +44,7 @@ func checkEvents() error {
 		{"a first event", func(c *eventCase) { c.last = eventMark{} }, ""},
 		{"an earlier boot with a higher sequence", func(c *eventCase) { c.event.BootID[7], c.event.Sequence = 2, 99 }, "replayed"},
 		{"component", component, "component"},
+		{"clash and all later", clash, "identity_clash"},
 		{"replayed and all later", replayed, "replayed"},
 		{"cluster and all later", cluster, "cluster"},
 		{"signature and all later", badKey, "signature"},
@@ -59,7 +61,7 @@ func checkEvents() error {
 		if row.Refusal != cell.want || refused != (cell.want != "") {
 			return fmt.Errorf("%s: refused %q, want %q", cell.name, row.Refusal, cell.want)
 		}
-		if row.Invalid != (refused && cell.want != "component") {
+		if row.Invalid != (refused && cell.want != "component" && cell.want != "identity_clash") {
 			return fmt.Errorf("%s: counts as invalid: %v", cell.name, row.Invalid)
 		}
 	}

@@ -102,6 +102,8 @@ func (p *Provisioner) probed(now time.Time, r *run, a wire.QueryAnswer, err erro
 	case err != nil:
 		f := callFailure(err, "probe")
 		res.Unreachable, res.Permanent, res.Error = f.unreachable, f.permanent, f.text
+	case p.clashes[id]:
+		res.Error = "two machines answer for its id, so neither is provisioned"
 	case a.ID != id:
 		res.Error = "it answers as " + quote(a.ID)
 	case !a.Wants && !r.job.Asked:
