@@ -18,6 +18,7 @@ import (
 const (
 	crashAt    = "PACE_CRASH_AT"     // <point>[@<n>]: the n-th passing of that point ends the process; 1 where it is left out
 	crashWhen  = "PACE_CRASH_WHEN"   // only passings while this file exists count; empty: all do
+	crashNext  = "PACE_CRASH_NEXT"   // file that names the point; whoever comes there first removes it and ends
 	crashTrace = "PACE_CRASH_TRACE"  // file to which every passing that counts is appended, a line each
 	crashExit  = 77                  // status of a process that ended at its point
 	crashServe = "PACE_SERVE_WITHIN" // how long a program that was upgraded to has until it serves
@@ -32,15 +33,16 @@ func crashPoint() func(string) {
 	if err != nil {
 		n = 1
 	}
-	if at != "" && !slices.Contains(node.CrashPoints, at) {
+	known := slices.Concat(node.CrashPoints, node.StagePoints)
+	if at != "" && !slices.Contains(known, at) {
 		fmt.Fprintln(os.Stderr, "no crash point is called", at)
 		os.Exit(crashFault)
 	}
 	var left atomic.Int64
 	left.Store(int64(n))
-	when, trace := os.Getenv(crashWhen), os.Getenv(crashTrace)
+	when, trace, next := os.Getenv(crashWhen), os.Getenv(crashTrace), os.Getenv(crashNext)
 	return func(name string) {
-		if !slices.Contains(node.CrashPoints, name) {
+		if !slices.Contains(known, name) {
 			fmt.Fprintln(os.Stderr, "a crash point that no list names:", name)
 			os.Exit(crashFault)
 		}
@@ -53,6 +55,12 @@ func crashPoint() func(string) {
 			if f, err := os.OpenFile(trace, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
 				fmt.Fprintln(f, name)
 				f.Close()
+			}
+		}
+		if next != "" {
+			if b, err := os.ReadFile(next); err == nil && strings.TrimSpace(string(b)) == name && os.Remove(next) == nil {
+				fmt.Fprintln(os.Stderr, "crash point", name)
+				os.Exit(crashExit)
 			}
 		}
 		if name == at && left.Add(-1) == 0 {

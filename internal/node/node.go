@@ -153,6 +153,7 @@ type Node struct {
 	elsewheres  map[identity.PublicKey]elsewhere // who speaks for this fleet and is no voter of it here
 	askedEpoch  map[identity.PublicKey]time.Time // when a member was last dialled to hear its recovery epoch
 	greeted1    time.Time                        // when any member was
+	elected     atomic.Pointer[chan struct{}]    // closed when somebody else leads
 	toldOn      map[*netio.Session]bool          // sessions with voters on which this start was told
 	queuePaused string                           // why the queue has nothing to provision with, empty otherwise
 	noise       noise

@@ -57,6 +57,7 @@ func (n *Node) startProvisioner() error {
 			}
 			return out
 		},
+		Passing:  n.cfg.Point,
 		Raise:    n.queueRaises,
 		Clear:    n.queueClears,
 		Means:    n.meansSeen,
@@ -153,6 +154,7 @@ func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 	for {
 		a := n.announcement()
 		b := n.serving.Load()
+		elected := n.electedNext()
 		if !a.Wants || b == nil || b != first {
 			return // another body means another fleet, or another mode in it, which tells its start anew
 		}
@@ -170,10 +172,21 @@ func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 			return
 		case <-s.Done():
 			return
+		case <-elected:
+			wait = startupRetryFirst
+			continue // whoever leads now has not heard it
 		case <-time.After(wait + time.Duration(n.cfg.Random()*float64(wait)/2)):
 		}
 		wait = min(2*wait, startupRetryMost)
 	}
+}
+
+// electedNext is closed when somebody else leads; nil, which never is, before anybody did.
+func (n *Node) electedNext() <-chan struct{} {
+	if c := n.elected.Load(); c != nil {
+		return *c
+	}
+	return nil
 }
 
 func (n *Node) sendStartup(ctx context.Context, s *netio.Session, e wire.StartupEvent) (wire.StartupEventAnswer, error) {

@@ -43,6 +43,12 @@ func (n *Node) publish(time.Time) {
 	}
 	if old := n.leads.Load(); old == nil || *old != l {
 		n.leads.Store(&l)
+		if old == nil || old.id != l.id {
+			next := make(chan struct{})
+			if was := n.elected.Swap(&next); was != nil {
+				close(*was)
+			}
+		}
 		if b != nil {
 			b.link()
 			if b.source != nil {

@@ -48,6 +48,8 @@ const (
 	// RestartTimeout is for a machine's hooks, and where one fails for those of the configuration before: 60 s each, and the
 	// time in which a unit takes them. It holds a worker only as long as the machine's session lives.
 	RestartTimeout = 3 * time.Minute
+	// QueryWait is the wait before a machine is asked again that has not heard yet who leads.
+	QueryWait = 100 * time.Millisecond
 
 	// MaxStdout bounds a helper's answer.
 	MaxStdout = 1 << 20

@@ -103,7 +103,11 @@ func (p *Provisioner) inventory(r *run) (json.RawMessage, *stepFailure) {
 
 // helper asks the helper, or the default that stands in for it.
 func (p *Provisioner) helper(r *run, inventory json.RawMessage) (*Answer, *Failure) {
+	p.passing(queue.StageHelper, false)
 	a, _, _, f := p.runHelper(r, inventory)
+	if f == nil {
+		p.passing(queue.StageHelper, true)
+	}
 	if f != nil {
 		p.m.helperErrors.add(string(f.Reason))
 	}
@@ -149,9 +153,11 @@ func (p *Provisioner) ask1(r *run, stage queue.Stage, body any) (json.RawMessage
 	ctx, cancel := context.WithTimeout(r.ctx, row.Timeout)
 	defer cancel()
 	var last *stepFailure
+	p.passing(stage, false)
 	for lost := 1; ; {
 		answer, f := p.ask2(ctx, r.job.ID, row, raw)
 		if f == nil {
+			p.passing(stage, true)
 			return answer, nil
 		}
 		if ctx.Err() == nil || last == nil {
@@ -201,6 +207,29 @@ func (p *Provisioner) ask2(ctx context.Context, id string, row StepRow, body jso
 	}
 	return answer.Body, nil
 }
+
+// query asks a machine whether it is there and wants anything. One that asks for patience is asked again until ctx ends: in
+// the moment after an election a machine may not have heard yet who leads. patient is called before each repeat.
+func (p *Provisioner) query(ctx context.Context, id string, patient func()) (wire.QueryAnswer, error) {
+	for {
+		var a wire.QueryAnswer
+		err := p.call(ctx, id, rpcQuery, wire.VerbQuery, struct{}{}, &a)
+		if !asksPatience(err) {
+			return a, err
+		}
+		patient()
+		wait := time.NewTimer(QueryWait)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return a, err
+		case <-wait.C:
+		}
+	}
+}
+
+// asksPatience reports whether a machine refused only for now.
+func asksPatience(err error) bool { return err != nil && callFailure(err, "").repeat }
 
 // call makes one request and counts it.
 func (p *Provisioner) call(ctx context.Context, id, rpc string, verb wire.Verb, payload, reply any) error {

@@ -78,7 +78,7 @@ func (p *Provisioner) askAll(ctx context.Context, members []string) []heard {
 			case <-ctx.Done():
 				return
 			}
-			wg.Go(func() { p.askOne(ctx, id, slots, answers) })
+			wg.Go(func() { p.askOne(ctx, id, slots, asked, answers) })
 		}
 	})
 	go func() { wg.Wait(); close(ended) }()
@@ -107,15 +107,21 @@ func (p *Provisioner) askAll(ctx context.Context, members []string) []heard {
 	}
 }
 
-// askOne asks one member. After RoundPatience its place goes to another; the answer still counts while the round lasts.
-func (p *Provisioner) askOne(ctx context.Context, id string, slots chan struct{}, answers chan<- heard) {
+// askOne asks one member. After RoundPatience its place goes to another; the answer still counts while the round lasts. One
+// that asks for patience keeps the round open, as one does that was asked just now.
+func (p *Provisioner) askOne(ctx context.Context, id string, slots chan struct{}, asked chan<- struct{}, answers chan<- heard) {
 	var once sync.Once
 	release := func() { once.Do(func() { <-slots }) }
 	defer release()
 	patience := time.AfterFunc(RoundPatience, release)
 	defer patience.Stop()
-	var a wire.QueryAnswer
-	if err := p.call(ctx, id, rpcQuery, wire.VerbQuery, struct{}{}, &a); err != nil {
+	a, err := p.query(ctx, id, func() {
+		select {
+		case asked <- struct{}{}:
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
 		if !errors.Is(err, ErrUnreachable) && ctx.Err() == nil {
 			p.m.discoveryErrors.Add(1)
 			p.log.Debug("member did not answer the round", "id", id, "error", err)

@@ -109,3 +109,44 @@ func TestAWishOutlivesTheLeader(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoHasNotHeardOfTheElection: in the first moments of a leader its members may not know yet that it leads. Its round
+// waits for them, and so does a probe; that is no failure of a machine.
+func TestWhoHasNotHeardOfTheElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Config{Workers: 1, Default: trivial})
+		defer f.close()
+		unaware := func(until int) func(m *machine) {
+			return func(m *machine) {
+				m.fail["query"] = func(n int) error {
+					if n <= until {
+						return wire.NewError(wire.CodeRosterNotApplied, "not heard yet", "")
+					}
+					return nil
+				}
+			}
+		}
+		f.add("aware")
+		f.add("soon", unaware(6))
+		f.add("late", unaware(30), func(m *machine) { m.wants = false })
+		f.p.Lead(true)
+		f.provisioned(2, 2500*time.Millisecond)
+		f.want("errors_total", "probe", 0)
+		f.want("discover_cycles_total", "", 1)
+		if _, err := f.p.Reprovision(context.Background(), "late"); err != nil {
+			t.Fatal(err)
+		}
+		f.provisioned(3, 4*time.Second)
+		f.want("errors_total", "probe", 0)
+
+		// For ever is not patience.
+		f.with("aware", unaware(1000))
+		if _, err := f.p.Reprovision(context.Background(), "aware"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ProbeTimeout + time.Second)
+		if e := f.state("aware"); e.State != queue.StateBackingOff || e.Kind != queue.KindTransient || !strings.Contains(e.LastError, "not heard yet") {
+			t.Fatalf("%+v", e)
+		}
+	})
+}

@@ -54,6 +54,8 @@ type Deps struct {
 	Commit func(ctx context.Context, id string, p fleet.Provision, done func(error))
 	// Load returns what the fleet's state holds of each member; nil: a new leader begins with nothing.
 	Load func() map[string]fleet.Provision
+	// Passing is called with each name of Points, from any goroutine; nil: nobody looks.
+	Passing func(name string)
 	// Raise and Clear set and end a condition; nil: nobody is told.
 	Raise func(condition, detail string)
 	Clear func(condition string)
@@ -489,7 +491,9 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 	confirmRecord(&rec, now, w)
 	e, _ := p.deps.Queue.Entry(id)
 	rec.Asked = e.State == queue.StateWaiting && e.Source == queue.SourceOperator // for one more run after this one
+	p.passing(queue.StageConfirm, false)
 	done := func(now time.Time) {
+		p.passing(queue.StageConfirm, true)
 		if p.awaiting[id] != w || !p.deps.Queue.Confirmed(now, id) {
 			return
 		}

@@ -70,8 +70,8 @@ func (p *Provisioner) probe(r *run) {
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(r.ctx, timeout)
 		defer cancel()
-		var answer wire.QueryAnswer
-		err := p.call(ctx, r.job.ID, rpcQuery, wire.VerbQuery, struct{}{}, &answer)
+		p.passing(queue.StageProbe, false)
+		answer, err := p.query(ctx, r.job.ID, func() {})
 		silent := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		p.post(func(now time.Time) {
 			p.probing--
@@ -97,7 +97,7 @@ func (p *Provisioner) probed(now time.Time, r *run, a wire.QueryAnswer, err erro
 	}
 	res := queue.Result{Outcome: queue.OutcomeError, Stage: queue.StageProbe}
 	switch {
-	case silent:
+	case silent && !asksPatience(err):
 		res.Unreachable, res.Error = true, fmt.Sprintf("it did not answer within %s", waited)
 	case err != nil:
 		f := callFailure(err, "probe")
@@ -112,6 +112,7 @@ func (p *Provisioner) probed(now time.Time, r *run, a wire.QueryAnswer, err erro
 		if a.BootID != "" {
 			r.bootID = a.BootID
 		}
+		p.passing(queue.StageProbe, true)
 		p.ready = append(p.ready, r)
 		return
 	}
