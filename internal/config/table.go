@@ -212,6 +212,7 @@ var Verbs = []Verb{
 	{Name: "install-service", Help: "register the service, keep the flags beside it as its settings, and start it; done twice, it changes nothing", Deaf: true},
 	{Name: "uninstall-service", Help: "stop and remove the service and its firewall rules; state, key and settings stay", Deaf: true, Blind: true},
 	{Name: "run-hooks", Help: "run the hooks of a configuration for the service that asks, and report to it; pace-node-hooks.service starts it, as root"},
+	{Name: "apply-upgrade", Help: "put the release that this machine's service has staged in this program's place, restart the service, and roll back what does not serve; pace-node-upgrade.service starts it, as root"},
 	{Name: "enroll-list", Help: "list the machines that wait, with the key each asked with and the line that approves it"},
 	{Name: "enroll-approve", Metavar: "<id>@<key>", Help: "approve a waiting machine whose key you have compared", Check: checkIDKey},
 	{Name: "enroll-reject", Metavar: "<id>[@<key>]", Help: "refuse a waiting machine", Check: checkIDMaybeKey},

@@ -45,7 +45,9 @@ type RunDeps struct {
 	RunHooks func(ctx context.Context) (Done, error)
 	// Uninstall stops and removes the service.
 	Uninstall func(ctx context.Context) (ServiceChange, error)
-	Stdin     io.Reader // nil: nothing is asked back
+	// ApplyUpgrade does what this machine's service has asked root for.
+	ApplyUpgrade func(ctx context.Context) (Done, error)
+	Stdin        io.Reader // nil: nothing is asked back
 	// Election is how long a verb waits until another machine leads, where the
 	// fleet is electing one: ElectionPatience, or 0 in tests.
 	Election time.Duration
@@ -85,6 +87,7 @@ var verbs = []verb{
 	{"reset-identity", "", false, "", 0, 0, "archive this machine's identity; the next start makes a new one", (*runner).resetIdentity},
 	{"print-surfaces", "", false, "", 0, 0, "what this machine's node binds", (*runner).surfaces},
 	{"install-service", "", false, "", 0, 0, "register the service and start it", (*runner).install},
+	{"apply-upgrade", "", false, "", 0, 0, "put the release that this machine's service has staged in this program's place", (*runner).applyUpgrade},
 	{"uninstall-service", "", false, "", 0, 0, "stop and remove the service", (*runner).uninstall},
 	{"run-hooks", "", false, "", 0, 0, "run the hooks that this machine's service asks for", (*runner).runHooks},
 	{"", "node", false, "", 0, 0, "this machine's node", (*runner).node},

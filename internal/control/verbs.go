@@ -74,6 +74,17 @@ func (r *runner) runHooks(ctx context.Context, _ []string) (Printable, error) {
 	return &d, nil
 }
 
+func (r *runner) applyUpgrade(ctx context.Context, _ []string) (Printable, error) {
+	if r.deps.ApplyUpgrade == nil {
+		return nil, errors.New("this program cannot reach the service manager")
+	}
+	d, err := r.deps.ApplyUpgrade(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
 func (r *runner) service(ctx context.Context, change func(context.Context) (ServiceChange, error)) (Printable, error) {
 	if change == nil {
 		return nil, errors.New("this program cannot reach the service manager")

@@ -124,7 +124,7 @@ func (m *Machine) Deps() control.RunDeps {
 		AdminPaths: control.AdminPaths(statedir.SocketPath(m.Config.StateDir), m.Packaged), Stdin: os.Stdin,
 		Passphrase: m.passphrase, Backup: m.backup, Restore: m.restore,
 		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset, Election: control.ElectionPatience,
-		Silent: m.silent, Surfaces: m.surfaces, RunHooks: m.runHooks, Install: m.install, Uninstall: m.uninstall,
+		Silent: m.silent, Surfaces: m.surfaces, RunHooks: m.runHooks, Install: m.install, Uninstall: m.uninstall, ApplyUpgrade: m.applyUpgrade,
 	}
 }
 

@@ -15,13 +15,14 @@ import (
 	"pace-node/internal/follow"
 	"pace-node/internal/statedir"
 	"pace-node/internal/target"
+	"pace-node/internal/upgrade"
 )
 
 // TestPointsAreThoseThatTheCodeCalls reads the source: a point that no code calls, and one that code calls and no list
 // names, both fail.
 func TestPointsAreThoseThatTheCodeCalls(t *testing.T) {
 	for dir, listed := range map[string][]string{
-		"statedir": slices.Concat(statedir.Points, statedir.RestorePoints), "consensus": slices.Concat(consensus.Points, consensus.RecoverPoints), "follow": follow.Points, "target": slices.Concat(target.Points, target.UnitPoints),
+		"statedir": slices.Concat(statedir.Points, statedir.RestorePoints), "consensus": slices.Concat(consensus.Points, consensus.RecoverPoints), "follow": follow.Points, "target": slices.Concat(target.Points, target.UnitPoints), "upgrade": upgrade.Points,
 		"node": slices.Concat(Points, markPoints, leasePoints, recoverPoints, healPoints),
 	} {
 		src := parse(t, "../"+dir)

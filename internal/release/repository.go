@@ -201,6 +201,42 @@ func moreOrLess(n, want int64) string {
 	return "less"
 }
 
+// Copy writes a release repository at root that holds a version for one platform, as it is signed here, and returns the path
+// of the program in it, which may be run. Nothing of it may be used unless the error is nil.
+func (r *Repository) Copy(ctx context.Context, key PublicKey, version, platform, root string) (program string, err error) {
+	m, err := r.Manifest(ctx, key, version)
+	if err != nil {
+		return "", err
+	}
+	f, ok := m.File(platform)
+	if !ok {
+		return "", fmt.Errorf("%w: version %s for %s in %s", ErrNotFound, version, platform, r)
+	}
+	folder := filepath.Join(root, folderOf(version))
+	program = filepath.Join(folder, filepath.FromSlash(f.Path))
+	if err := os.MkdirAll(filepath.Dir(program), 0o700); err != nil {
+		return "", err
+	}
+	for name, limit := range map[string]int64{ManifestName: MaxManifest, SignatureName: MaxSignature} {
+		b, err := r.read(ctx, limit, folderOf(version), name)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), b, 0o600); err != nil {
+			return "", err
+		}
+	}
+	w, err := os.OpenFile(program, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err != nil {
+		return "", err
+	}
+	if err := r.fetch(ctx, m, f, w); err != nil {
+		w.Close()
+		return "", err
+	}
+	return program, w.Close()
+}
+
 // contextReader lets the reading of a folder's file end with its context too.
 type contextReader struct {
 	ctx context.Context

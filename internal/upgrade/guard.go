@@ -144,6 +144,7 @@ func Begin(w Watch) *Guard {
 	if g.intent.Args != digestArgs(w.Args[1:]) {
 		return nil // another process of this program was upgraded, and watches itself
 	}
+	g.place.sweep()
 	self, err := digestOf(path)
 	if err != nil {
 		g.say("this program cannot be read, so its upgrade is not watched: %v", err)

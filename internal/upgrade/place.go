@@ -91,6 +91,14 @@ func (p place) at(name string, do func() error) error {
 	return err
 }
 
+// sweep removes what the writing of an intent left that a crash interrupted.
+func (p place) sweep() {
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(p.intent), "."+filepath.Base(p.intent)+".tmp-*"))
+	for _, path := range left {
+		os.Remove(path)
+	}
+}
+
 // stage makes the file that the new program is written to, with the old one's mode and owner. What an earlier upgrade left
 // there goes.
 func (p place) stage(write func(io.Writer) error) (err error) {
@@ -98,6 +106,7 @@ func (p place) stage(write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
+	p.sweep()
 	if err := remove(p.staged); err != nil {
 		return err
 	}

@@ -51,7 +51,12 @@ func (p place) moveAway() error { return nil }
 
 // like gives a file the mode and the owner of another.
 func like(f *os.File, info fs.FileInfo) error {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	have, _ := mine.Sys().(*syscall.Stat_t)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && have != nil && os.Geteuid() == 0 && (st.Uid != have.Uid || st.Gid != have.Gid) {
 		if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
 			return err
 		}

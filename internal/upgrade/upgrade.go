@@ -23,6 +23,7 @@ type Config struct {
 	Repository string                                                    // typed on this machine; "": the leader's
 	Key        string                                                    // release key typed on this machine; "": the leader's
 	Owner      func(ctx context.Context, program string) (string, error) // who owns the program's file, "" for nobody; nil: nobody
+	Root       *Handover                                                 // root's way where this process may not; nil: there is none
 	Guard      *Guard                                                    // of this process; nil: none watches
 	Run        func(ctx context.Context, program string, args ...string) (code int, said string, err error)
 	Point      func(string) // crash points of a test build; nil: none
@@ -56,9 +57,18 @@ func New(cfg Config) (*Upgrader, error) {
 	return u, nil
 }
 
-// Upgradable says whether this process can replace its program, and why not. It asks the package manager once, and tries
-// the folder each time.
+// Upgradable says whether the program of this process can be replaced, by itself or by root, and why not. The package manager
+// is asked once; the folder is tried each time.
 func (u *Upgrader) Upgradable() (bool, string) {
+	alone, why := u.alone()
+	if alone {
+		return true, ""
+	}
+	return u.byRoot(why)
+}
+
+// alone says whether this process can do it by itself, and why not.
+func (u *Upgrader) alone() (bool, string) {
 	owner, err := u.owner()
 	switch {
 	case err != nil:
@@ -74,8 +84,8 @@ func (u *Upgrader) Upgradable() (bool, string) {
 
 // RolledBack tells of the last upgrade, where it was rolled back and this is the old program again.
 func (u *Upgrader) RolledBack() (target.RolledBack, bool) {
-	in, err := readIntent(u.place.intent)
-	if err != nil || in.Phase != PhaseRolledBack {
+	in, ok := u.past()
+	if !ok {
 		return target.RolledBack{}, false
 	}
 	return target.RolledBack{Version: in.To, Why: in.Why, At: time.Unix(in.At, 0)}, true
@@ -84,8 +94,11 @@ func (u *Upgrader) RolledBack() (target.RolledBack, bool) {
 // Upgrade puts the version that is asked for in the place of this process' program, which goes on running until whoever
 // called ends it. A ctx that ends before the swap leaves everything as it was; after that it completes. Errors are *Error.
 func (u *Upgrader) Upgrade(ctx context.Context, body wire.UpgradeBody) (wire.UpgradeAnswer, error) {
-	if ok, why := u.Upgradable(); !ok {
-		return wire.UpgradeAnswer{}, &Error{ErrPlace, why, true}
+	alone, why := u.alone()
+	if !alone {
+		if ok, why := u.byRoot(why); !ok {
+			return wire.UpgradeAnswer{}, &Error{ErrPlace, why, true}
+		}
 	}
 	if !release.ValidVersion(body.Version) {
 		return wire.UpgradeAnswer{}, &Error{release.ErrVersion, fmt.Sprintf("%q is no version", wire.Printable(body.Version)), true}
@@ -106,6 +119,15 @@ func (u *Upgrader) Upgrade(ctx context.Context, body wire.UpgradeBody) (wire.Upg
 		return wire.UpgradeAnswer{}, fetchError(err)
 	}
 	defer repository.Close()
+	if err := u.fresh(ctx, repository, key, body); err != nil {
+		return wire.UpgradeAnswer{}, err
+	}
+	if !alone {
+		if err := u.handOver(ctx, repository, key, body.Version); err != nil {
+			return wire.UpgradeAnswer{}, err
+		}
+		return wire.UpgradeAnswer{Version: body.Version}, nil
+	}
 	file, err := u.fetch(ctx, repository, key, body)
 	if err != nil {
 		return wire.UpgradeAnswer{}, err
@@ -143,23 +165,28 @@ func chooseKey(own, leaders string) (release.PublicKey, error) {
 	return key, nil
 }
 
-// fetch writes the new program beside the old one, if it is signed and was not rolled back here before.
-func (u *Upgrader) fetch(ctx context.Context, repository *release.Repository, key release.PublicKey, body wire.UpgradeBody) (release.File, error) {
+// fresh refuses a program that was rolled back here before, by its digest, unless a person asked.
+func (u *Upgrader) fresh(ctx context.Context, repository *release.Repository, key release.PublicKey, body wire.UpgradeBody) error {
 	m, err := repository.Manifest(ctx, key, body.Version)
 	if err != nil {
-		return release.File{}, fetchError(err)
+		return fetchError(err)
 	}
 	f, ok := m.File(platformOf())
 	if !ok {
-		return release.File{}, fetchError(fmt.Errorf("%w: version %s for %s in %s", release.ErrNotFound, body.Version, platformOf(), repository))
+		return fetchError(fmt.Errorf("%w: version %s for %s in %s", release.ErrNotFound, body.Version, platformOf(), repository))
 	}
-	if in, err := readIntent(u.place.intent); err == nil && in.Phase == PhaseRolledBack && in.New == f.SHA256 && !body.Again {
-		return release.File{}, &Error{ErrRolledBack, fmt.Sprintf("the upgrade to %s was rolled back here at %s: %s; release it mended under a newer version, or have this one tried again: pacectl queue retry",
+	if in, ok := u.past(); ok && in.New == f.SHA256 && !body.Again {
+		return &Error{ErrRolledBack, fmt.Sprintf("the upgrade to %s was rolled back here at %s: %s; release it mended under a newer version, or have this one tried again: pacectl queue retry",
 			in.To, time.Unix(in.At, 0).UTC().Format(time.RFC3339), wire.Printable(in.Why)), true}
 	}
+	return nil
+}
+
+// fetch writes the new program beside the old one.
+func (u *Upgrader) fetch(ctx context.Context, repository *release.Repository, key release.PublicKey, body wire.UpgradeBody) (f release.File, err error) {
 	err = u.place.at("stage", func() error {
-		return u.place.stage(func(w io.Writer) error {
-			_, err := repository.Fetch(ctx, key, body.Version, platformOf(), w)
+		return u.place.stage(func(w io.Writer) (err error) {
+			f, err = repository.Fetch(ctx, key, body.Version, platformOf(), w)
 			return err
 		})
 	})

@@ -146,3 +146,6 @@ func (system) Log(level slog.Leveler, format string) (slog.Handler, bool) {
 func (system) RunService(run func(context.Context) error, _ func(error) int) error {
 	return host.RunUnderSignals(run)
 }
+
+// Upgrades is root's way to replace the program.
+func (system) Upgrades() host.Upgrades { return upgrades("", host.Run) }

@@ -6,6 +6,7 @@ package crash
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,8 +38,11 @@ const (
 	crashStatus = 77
 )
 
-// binary is the test build; TestMain makes it.
-var binary string
+// binary is the test build; newer is the same under a later version. TestMain makes both.
+var binary, newer string
+
+// newerVersion is that of newer.
+const newerVersion = "9.0.0"
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -48,10 +52,12 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "pace-node")
-		if out, err := exec.Command("go", "build", "-tags", "crashpoints", "-o", binary, "pace-node/cmd/pace-node").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build of the test binary: %v\n%s", err, out)
-			return 1
+		binary, newer = filepath.Join(dir, "pace-node"), filepath.Join(dir, "pace-node-newer")
+		for path, version := range map[string]string{binary: "1.0.0", newer: newerVersion} {
+			if out, err := exec.Command("go", "build", "-tags", "crashpoints", "-ldflags", "-s -w -X pace-node/internal/version.Version="+version, "-o", path, "pace-node/cmd/pace-node").CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "build of the test binary: %v\n%s", err, out)
+				return 1
+			}
 		}
 		return m.Run()
 	}())
@@ -114,6 +120,7 @@ type machine struct {
 	dir      string
 	fc, raft int
 	args     []string // beside those that every node has
+	program  string   // "": the test build
 
 	log    *logFile
 	cmd    *exec.Cmd
@@ -150,7 +157,7 @@ func (n *machine) endpoint() string { return fmt.Sprintf("127.0.0.1:%d", n.fc) }
 
 // start runs the machine's process, without waiting for it to serve.
 func (n *machine) start(env ...string) error {
-	n.cmd = exec.Command(binary, n.args...)
+	n.cmd = exec.Command(cmp.Or(n.program, binary), n.args...)
 	n.cmd.Env = append(os.Environ(), env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	n.done = make(chan struct{})

@@ -59,6 +59,9 @@ var stories = []story{
 		"consensus.commit.", "consensus.log.", "consensus.term.", "target.state."}},
 	{name: "its fleet dissolves", run: dissolves, hits: []string{"statedir.record.", "node.move.", "node.heal.acknowledged."}},
 	{name: "dissolves its fleet", run: dissolver, hits: []string{"node.heal.", "node.move.record.", "node.move.closed."}},
+	{name: "upgraded", run: upgraded, hits: []string{
+		"upgrade.stage.", "upgrade.intent.", "upgrade.keep.", "upgrade.swap.", "upgrade.sync.", "upgrade.count.", "upgrade.settle."}},
+	{name: "upgraded to what does not serve", run: takenBack, hits: []string{"upgrade.undo.", "upgrade.back."}},
 	{name: "founder records a machine", run: founderRecords, hits: []string{
 		"statedir.record.", "node.move.record.", "consensus.commit.", "consensus.log."}},
 }

@@ -194,7 +194,8 @@ type node struct {
 	done chan struct{}
 	disk *disk // of the state directory; nil: the host's own
 
-	binary string // that start runs; empty: the one that is tested
+	binary string   // that start runs; empty: the one that is tested
+	env    []string // beside this process' own
 }
 
 // inside is a command that runs args where the node runs.
@@ -266,6 +267,7 @@ func (n *node) start() {
 	}
 	args = append(args, n.args...)
 	n.cmd = n.inside(args...)
+	n.cmd.Env = append(os.Environ(), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	n.done = make(chan struct{})
 	if err := n.cmd.Start(); err != nil {

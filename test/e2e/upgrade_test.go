@@ -5,6 +5,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +77,22 @@ func (r releases) installed(t *testing.T, version string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// serves makes a folder a web server's, and returns its address.
+func (h *host) serves(t *testing.T, folder string) string {
+	t.Helper()
+	var listener net.Listener
+	var err error
+	h.in(func() { listener, err = net.Listen("tcp4", net.JoinHostPort(h.addr.String(), "0")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.FileServer(http.Dir(folder))}
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(listener) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return "http://" + listener.Addr().String()
 }
 
 // upgrading starts a leader that gives every machine but itself a version.
@@ -152,5 +170,51 @@ func TestUpgradeOfABareProgram(t *testing.T) {
 	b.stop() // a clean end of what serves settles it
 	if intent, err := b.beside(".pace-node.upgrade"); err == nil {
 		t.Errorf("it is watched still: %s", intent)
+	}
+}
+
+// TestUpgradeToWhatDoesNotServe: a program that ends at its start and one that hangs there are taken back, over http.
+func TestUpgradeToWhatDoesNotServe(t *testing.T) {
+	t.Parallel()
+	r, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLAN(t, 3)
+	a := upgrading(t, l.hosts[0], r, "optional", badVersion, l.hosts[0].serves(t, r.repository(t, badVersion)))
+	nextSecond(t)
+	for i, c := range []struct {
+		name, why string
+		env       []string
+		ends      []int
+	}{
+		// Every start comes to this point before it serves; the old program knows no points.
+		{"birch", "it was started 3 times", []string{"PACE_CRASH_AT=statedir.record.write.before"}, []int{77, 77, 77, config.ExitAgain}},
+		{"cedar", "it did not serve within 2s", []string{"PACE_CRASH_AT=statedir.record.write.before", "PACE_CRASH_HANG=yes", "PACE_SERVE_WITHIN=2s"}, []int{config.ExitAgain}},
+	} {
+		n := l.hosts[i+1].newNode(t, c.name)
+		n.binary, n.env = r.installed(t, oldVersion), c.env
+		n.start()
+		n.ready()
+		n.approve(a)
+		n.again()
+		for _, code := range c.ends {
+			if got := n.ends(); got != code {
+				t.Fatalf("%s ended with %d, want %d", n.name, got, code)
+			}
+			n.start()
+		}
+		n.ready()
+		// The old program serves again, says why, and, where an upgrade is optional, is configured.
+		n.configured("greeting", "hello "+n.id())
+		if v := n.version(); v != oldVersion {
+			t.Errorf("%s runs %s", n.name, v)
+		}
+		wants(t, n.log.String(), "last upgrade was rolled back", c.why)
+		wants(t, a.log.String(), "machine is not upgraded, and configured as it is")
+		out, err := a.pacectl("queue", "run-helper", n.name, "--dry-run", "--json")
+		if err != nil || !strings.Contains(out, "rolled_back") || !strings.Contains(out, c.why) {
+			t.Errorf("its inventory does not say so: %v %s", err, out)
+		}
 	}
 }

@@ -45,7 +45,7 @@ esac
 `
 
 // moved are the folders of the machine that a script in the scratch folder sees elsewhere.
-var moved = []string{"/etc/default", "/run/systemd/system", "/var/lib/", "/usr/libexec/pace-node", "/usr/share/debconf", "/usr/bin/pace-node", "/etc/systemd/system", "/proc/self/mountinfo"}
+var moved = []string{"/etc/default", "/run/systemd/system", "/var/lib/", "/usr/libexec/pace-node", "/usr/share/debconf", "/usr/bin/pace-node", "/usr/bin/.pace-node", "/etc/systemd/system", "/proc/self/mountinfo"}
 
 // scratch is a machine that is a folder.
 type scratch struct {
@@ -121,7 +121,7 @@ const (
 	reload  = "; systemctl --system daemon-reload"
 	start   = "; deb-systemd-invoke start pace-node.service"
 	restart = "; deb-systemd-invoke try-restart pace-node.service"
-	hooks   = "systemctl stop pace-node-hooks.path; "
+	units   = "systemctl stop pace-node-hooks.path pace-node-upgrade.path pace-node-upgrade.service; "
 	gone    = "deb-systemd-helper purge pace-node.service; deb-systemd-helper unmask pace-node.service; db_purge"
 )
 
@@ -159,10 +159,10 @@ func TestScriptsWithEveryArgument(t *testing.T) {
 		{"deb/postinst", "", sysd, 0, "", ""},
 		{"deb/postinst", "something-new 1", sysd, 0, "", ""},
 
-		{"deb/prerm", "remove", sysd, 0, hooks + "deb-systemd-invoke stop pace-node.service", ""},
-		{"deb/prerm", "remove in-favour other 1", sysd, 0, hooks + "deb-systemd-invoke stop pace-node.service", ""},
+		{"deb/prerm", "remove", sysd, 0, units + "deb-systemd-invoke stop pace-node.service", ""},
+		{"deb/prerm", "remove in-favour other 1", sysd, 0, units + "deb-systemd-invoke stop pace-node.service", ""},
 		{"deb/prerm", "remove", image, 0, "", ""},
-		{"deb/prerm", "remove", sysd + " unstoppable", 0, hooks + "deb-systemd-invoke stop pace-node.service", ""},
+		{"deb/prerm", "remove", sysd + " unstoppable", 0, units + "deb-systemd-invoke stop pace-node.service", ""},
 		{"deb/prerm", "upgrade 0.0.2-1", sysd, 0, "", ""},
 		{"deb/prerm", "failed-upgrade 0.0.1-1 0.0.2-1", sysd, 0, "", ""},
 		{"deb/prerm", "failed-upgrade 0.0.1-1", sysd, 0, "", ""},
@@ -201,8 +201,8 @@ func TestScriptsWithEveryArgument(t *testing.T) {
 		{"rpm/post", "2", sysd, 0, "systemd-sysusers pace-node.conf; systemctl --system daemon-reload", ""},
 		{"rpm/post", "3", sysd, 0, "systemd-sysusers pace-node.conf; systemctl --system daemon-reload", ""},
 		{"rpm/post", "2", image, 0, "systemd-sysusers pace-node.conf", ""},
-		{"rpm/preun", "0", sysd, 0, "systemctl --no-reload disable --now pace-node-hooks.path; systemctl --no-reload disable --now pace-node.service", ""},
-		{"rpm/preun", "0", image, 0, "systemctl --no-reload disable pace-node-hooks.path; systemctl --no-reload disable pace-node.service", ""},
+		{"rpm/preun", "0", sysd, 0, "systemctl --no-reload disable --now pace-node-hooks.path pace-node-upgrade.path; systemctl --no-reload disable --now pace-node.service", ""},
+		{"rpm/preun", "0", image, 0, "systemctl --no-reload disable pace-node-hooks.path pace-node-upgrade.path; systemctl --no-reload disable pace-node.service", ""},
 		{"rpm/preun", "1", sysd, 0, "", ""},
 		{"rpm/preun", "2", sysd, 0, "", ""},
 		{"rpm/preun", "", sysd, 0, "", ""},

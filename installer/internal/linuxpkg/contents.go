@@ -51,6 +51,8 @@ var contents = []row{
 	{packaging, "pace-node.service", "/usr/lib/systemd/system/pace-node.service", kindFile, 0o644, ""},
 	{packaging, "pace-node-hooks.path", "/usr/lib/systemd/system/pace-node-hooks.path", kindFile, 0o644, ""},
 	{packaging, "pace-node-hooks.service", "/usr/lib/systemd/system/pace-node-hooks.service", kindFile, 0o644, ""},
+	{packaging, "pace-node-upgrade.path", "/usr/lib/systemd/system/pace-node-upgrade.path", kindFile, 0o644, ""},
+	{packaging, "pace-node-upgrade.service", "/usr/lib/systemd/system/pace-node-upgrade.service", kindFile, 0o644, ""},
 	{packaging, "pace-node.preset", "/usr/lib/systemd/system-preset/80-pace-node.preset", kindFile, 0o644, "rpm"},
 	{packaging, "pace-node.sysusers", "/usr/lib/sysusers.d/pace-node.conf", kindFile, 0o644, ""},
 	{packaging, "store-settings", "/usr/libexec/pace-node/store-settings", kindFile, 0o755, ""},

@@ -7,6 +7,7 @@ complete -c pace-node -l reset-identity -d 'put this machine'\''s identity away 
 complete -c pace-node -l install-service -d 'register the service, keep the flags beside it as its settings, and start it; done twice, it changes nothing'
 complete -c pace-node -l uninstall-service -d 'stop and remove the service and its firewall rules; state, key and settings stay'
 complete -c pace-node -l run-hooks -d 'run the hooks of a configuration for the service that asks, and report to it; pace-node-hooks.service starts it, as root'
+complete -c pace-node -l apply-upgrade -d 'put the release that this machine'\''s service has staged in this program'\''s place, restart the service, and roll back what does not serve; pace-node-upgrade.service starts it, as root'
 complete -c pace-node -l enroll-list -d 'list the machines that wait, with the key each asked with and the line that approves it'
 complete -c pace-node -l enroll-approve -x -d 'approve a waiting machine whose key you have compared'
 complete -c pace-node -l enroll-reject -x -d 'refuse a waiting machine'
