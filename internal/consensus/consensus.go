@@ -154,7 +154,12 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	if err := makeStore(cfg, path); err != nil {
 		return nil, err
 	}
-	if err := checkStore(path); err != nil {
+	first, last, err := checkStore(path)
+	if err != nil {
+		return nil, err
+	}
+	culprit, err := checkWhole(cfg, path, first, last)
+	if err != nil {
 		return nil, err
 	}
 	logger := hclogOver(cfg.Logger)
@@ -169,7 +174,7 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	}
 	c := &Consensus{cfg: cfg, store: store, lead: make(chan bool, 1), done: make(chan struct{}), started: make(chan struct{}), opened: time.Now()}
 	c.fsm = newMachine(c)
-	snaps := &watched{SnapshotStore: files, fsm: c.fsm}
+	snaps := &watched{SnapshotStore: files, fsm: c.fsm, dir: filepath.Join(cfg.Dir, snapshotsDir)}
 	c.trans = newTransport(cfg.Layer, cfg.NodeID, logger)
 
 	conf := raft.DefaultConfig()
@@ -195,12 +200,12 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	if err != nil {
 		return fail(damaged(path, err))
 	}
-	if err := c.fsm.recall(cfg.Dir, store, files); err != nil {
+	if err := c.fsm.recall(cfg.Dir, summing{store}, snaps); err != nil {
 		return fail(err)
 	}
 	c.durable = newPointed(store, cfg)
 	if c.raft, err = raft.NewRaft(conf, c.fsm, c.durable, c.durable, snaps, c.trans); err != nil {
-		return fail(damaged(path, err))
+		return fail(damaged(culprit, err))
 	}
 	close(c.started)
 	leaders := make(chan raft.Observation, 8)

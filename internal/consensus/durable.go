@@ -151,9 +151,14 @@ func (p *pointed) StoreLog(l *raft.Log) error { return p.StoreLogs([]*raft.Log{l
 // StoreLogs implements raft.LogStore.
 func (p *pointed) StoreLogs(l []*raft.Log) error {
 	p.point("consensus.log.before")
-	err := p.write("log", func() error { return p.BoltStore.StoreLogs(l) })
+	err := p.write("log", func() error { return summing{p.BoltStore}.StoreLogs(l) })
 	p.point("consensus.log.after")
 	return err
+}
+
+// GetLog implements raft.LogStore.
+func (p *pointed) GetLog(index uint64, l *raft.Log) error {
+	return summing{p.BoltStore}.GetLog(index, l)
 }
 
 // Set implements raft.StableStore. A vote that is not written is not given.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -218,6 +219,25 @@ func (m *machine) revision() uint64 {
 type watched struct {
 	raft.SnapshotStore
 	fsm *machine
+	dir string
+}
+
+// Create implements raft.SnapshotStore.
+func (w *watched) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := w.SnapshotStore.Create(version, index, term, conf, confIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	return sealing{sink, w.dir}, nil
+}
+
+// List implements raft.SnapshotStore: those whose description reads.
+func (w *watched) List() ([]*raft.SnapshotMeta, error) {
+	list, err := w.SnapshotStore.List()
+	return slices.DeleteFunc(list, func(m *raft.SnapshotMeta) bool {
+		_, err := soundMeta(filepath.Join(w.dir, m.ID)) // raft checks the state itself
+		return err != nil
+	}), err
 }
 
 // Open implements raft.SnapshotStore.
@@ -273,8 +293,12 @@ func (m *machine) recall(dir string, logs raft.LogStore, snaps raft.SnapshotStor
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		if out := m.Apply(&l).(applied); out.err != nil {
-			return nil // raft comes to the same entry, and stops there
+		// It was applied here, by a later version or before the disk changed it.
+		switch out := m.Apply(&l).(applied); {
+		case errors.Is(out.err, fleet.ErrFormatNewer):
+			return fmt.Errorf("%w: entry %d of the log in %s: %w", ErrFormatNewer, i, dir, out.err)
+		case out.err != nil:
+			return damaged(filepath.Join(dir, storeFile), fmt.Errorf("entry %d of its log: %w", i, out.err))
 		}
 	}
 	return nil
@@ -292,11 +316,15 @@ func (k *mark) open(path string) (uint64, error) {
 		return 0, err
 	}
 	k.f = f
-	var b [12]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil || crc32.ChecksumIEEE(b[:8]) != binary.BigEndian.Uint32(b[8:]) {
-		return 0, nil
+	return readMark(path), nil
+}
+
+func readMark(path string) uint64 {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) != 12 || crc32.ChecksumIEEE(b[:8]) != binary.BigEndian.Uint32(b[8:]) {
+		return 0
 	}
-	return binary.BigEndian.Uint64(b[:]), nil
+	return binary.BigEndian.Uint64(b)
 }
 
 func (k *mark) set(index uint64) {

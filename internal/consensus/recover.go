@@ -88,7 +88,7 @@ func (b Build) FromStore(old string) error {
 		conf.LocalID, conf.Logger = raft.ServerID(b.NodeID), hclogOver(b.Logger)
 		return raft.RecoverCluster(conf, &replayed{state: fleet.New()}, s.store, s.store, s.snaps, s.trans, s.only())
 	}, func() error {
-		if err := checkStore(filepath.Join(old, storeFile)); err != nil {
+		if _, _, err := checkStore(filepath.Join(old, storeFile)); err != nil {
 			return err
 		}
 		b.Point("consensus.recover.copy.before")

@@ -129,6 +129,8 @@ func (d *Dir) finishArchive() error {
 			return damaged(moving, fmt.Errorf("it holds files and no %s", intentFile))
 		}
 		return syncDir(root)
+	case errors.Is(err, ErrNewerFormat):
+		return Refusal(filepath.Join(moving, intentFile), err, "")
 	case err != nil:
 		return damaged(filepath.Join(moving, intentFile), err)
 	}
@@ -260,6 +262,9 @@ func readIntent(dir string) (intent, error) {
 func decodeIntent(data []byte) (in intent, err error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return intent{}, err
+	}
+	if in.Format > intentFormat {
+		return intent{}, Newer(uint64(in.Format), intentFormat)
 	}
 	if in.Format != intentFormat {
 		return intent{}, fmt.Errorf("format %d, and this version reads %d", in.Format, intentFormat)

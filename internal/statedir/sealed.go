@@ -24,6 +24,9 @@ func (e *newerError) Error() string {
 	return fmt.Sprintf("it has format %d, and this version reads up to %d", e.format, e.known)
 }
 
+// Newer is the error of a file that says it has a later format than is known; it is an ErrNewerFormat.
+func Newer(format, known uint64) error { return &newerError{format, known} }
+
 // Is makes it an ErrNewerFormat.
 func (e *newerError) Is(target error) bool { return target == ErrNewerFormat }
 

@@ -334,7 +334,7 @@ func TestSwapTakenBack(t *testing.T) {
 // TestIntentUnread: an intent of which nothing can be told leads to the old configuration, and to a start.
 func TestIntentUnread(t *testing.T) {
 	first := prepare(t, 1)
-	for _, text := range []string{"", "nonsense", `{"format":2}`, `{"format":1,"digest":"` + strings.Repeat("0", 64) + `"}`} {
+	for _, text := range []string{"", "nonsense", `{"format":0}`, `{"format":1,"digest":"` + strings.Repeat("0", 64) + `"}`} {
 		for _, stop := range []string{"target.intent.dirsync.after@1", "target.swap.previous.after@1"} {
 			s := first.copy(t)
 			if crashed, _ := child(t, "configure", s.dir, s.nextBody, stop); !crashed {

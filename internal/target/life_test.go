@@ -1,9 +1,12 @@
 package target
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"pace-node/internal/statedir"
 	"pace-node/internal/wire"
 )
 
@@ -151,8 +155,8 @@ func TestMissingAndDamaged(t *testing.T) {
 		}},
 		{"manifest removed", WhyDamaged + ": manifest.json is missing", in(manifestFile), os.Remove},
 		{"manifest empty", WhyDamaged + ": manifest.json does not read: unexpected end of JSON input", in(manifestFile), func(p string) error { return os.Truncate(p, 0) }},
-		{"manifest of a later version", WhyDamaged + ": manifest.json does not read: format 2, and this version reads 1", in(manifestFile),
-			func(p string) error { return replaceIn(p, `"format": 1`, `"format": 2`) }},
+		{"manifest of no version", WhyDamaged + ": manifest.json does not read: format 0, and this version reads 1", in(manifestFile),
+			func(p string) error { return replaceIn(p, `"format": 1`, `"format": 0`) }},
 		{"manifest with another mode", WhyDamaged + ": manifest.json does not read: its digest is not that of its rows", in(manifestFile),
 			func(p string) error { return replaceIn(p, `"mode": "0755"`, `"mode": "0700"`) }},
 		{"file removed", WhyDamaged + `: "ssl/private.pem" is missing`, in(keyFile), os.Remove},
@@ -205,7 +209,7 @@ func replaceIn(path, old, with string) error {
 // TestStateUnread: a record that does not read makes the machine want provisioning, and refuses no start.
 func TestStateUnread(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "not JSON": "hello", "later format": `{"format":2,"cluster":"` + clusterA + `","demand":1}`,
+		"empty": "", "not JSON": "hello", "no format": `{"cluster":"` + clusterA + `","demand":1}`,
 		"endless demand": `{"format":1,"demand":18446744073709551615,"cluster":"` + clusterA + `"}`,
 		"no demand":      `{"format":1,"cluster":"` + clusterA + `"}`, "no cluster": `{"format":1,"demand":1}`,
 		"digest": `{"format":1,"demand":1,"confirmed":"xyz","cluster":"` + clusterA + `"}`,
@@ -228,6 +232,74 @@ func TestStateUnread(t *testing.T) {
 			tg.Confirmed(tg.Digest())
 			expect(t, reopen(t, tg, nil), "after it was provisioned", says{false, "", "server"})
 		})
+	}
+}
+
+// laterCases make each record of a folder one of a later version.
+var laterCases = map[string]func(dir string) error{
+	stateFile: func(dir string) error { return replaceIn(filepath.Join(dir, stateFile), `"format": 1`, `"format": 2`) },
+	currentDir + "/" + manifestFile: func(dir string) error {
+		return replaceIn(filepath.Join(dir, currentDir, manifestFile), `"format": 1`, `"format": 2`)
+	},
+	intentFile: func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, intentFile), []byte(`{"format":2,"digest":"later"}`), 0o600)
+	},
+	stagingDir + "/" + manifestFile: func(dir string) error {
+		if err := os.Mkdir(filepath.Join(dir, stagingDir), 0o700); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, stagingDir, manifestFile), []byte(`{"format":2}`), 0o600)
+	},
+}
+
+// takesLater is what is wrong with how a folder is opened of which one record is a later version's.
+func takesLater(t *testing.T, name string) error {
+	t.Helper()
+	dir := folder(t)
+	tg := provisioned(t, config(dir), "one")
+	if err := errors.Join(tg.Close(), laterCases[name](dir)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(tg.cfg)
+	if err == nil {
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, statedir.ErrNewerFormat) || !strings.Contains(err.Error(), path+" was written by a later version") || !strings.Contains(err.Error(), "install that version again") {
+		return fmt.Errorf("opened with %v", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		return fmt.Errorf("the refusal changed %s (%v)", path, err)
+	}
+	return nil
+}
+
+// TestLaterFormat: what a later version wrote refuses the start, naming the file and the way out, and is left as it is.
+func TestLaterFormat(t *testing.T) {
+	for name := range laterCases {
+		if err := takesLater(t, name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(laterCases) != len(laterFiles) {
+		t.Errorf("%d records are looked at, and %d are tried", len(laterFiles), len(laterCases))
+	}
+}
+
+func TestMutationLaterFiles(t *testing.T) {
+	for i := range laterFiles {
+		was := laterFiles[i]
+		laterFiles[i].known = 2
+		if takesLater(t, filepath.ToSlash(was.path)) == nil {
+			t.Errorf("%s: nobody saw that its later format is read", was.path)
+		}
+		laterFiles[i] = was
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -106,6 +107,9 @@ func Open(cfg Config) (*Target, error) {
 	t.ending, t.end = context.WithCancel(context.Background())
 	binary.BigEndian.PutUint64(t.boot[:8], cfg.BootCounter)
 	cfg.Entropy(t.boot[8:])
+	if err := t.refuseLater(); err != nil { // before anything is changed
+		return nil, err
+	}
 	if err := t.openFolder(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; make it usable for the account that runs this node, or move it away", ErrFolder, cfg.Dir, err)
 	}
@@ -127,6 +131,37 @@ func Open(cfg Config) (*Target, error) {
 		t.mu.Unlock()
 	}
 	return t, nil
+}
+
+// laterFiles are the records of a folder that say which format they have, and the latest that is read.
+var laterFiles = []struct {
+	path  string
+	known uint64
+	most  int64 // bytes
+}{
+	{stateFile, stateFormat, maxState},
+	{intentFile, intentFormat, maxIntent},
+	{filepath.Join(currentDir, manifestFile), manifestFormat, maxManifest},
+	{filepath.Join(stagingDir, manifestFile), manifestFormat, maxManifest},
+}
+
+// refuseLater refuses a folder that a later version wrote (statedir.ErrNewerFormat): what this one does not know of it would
+// be lost with the next write. One that does not read at all is damage, which provisioning mends.
+func (t *Target) refuseLater() error {
+	for _, f := range laterFiles {
+		path := filepath.Join(t.cfg.Dir, f.path)
+		b, err := readSmall(path, f.most)
+		if err != nil {
+			continue
+		}
+		var head struct {
+			Format uint64 `json:"format"`
+		}
+		if json.Unmarshal(b, &head) == nil && head.Format > f.known {
+			return statedir.Refusal(path, statedir.Newer(head.Format, f.known), "")
+		}
+	}
+	return nil
 }
 
 func check(cfg *Config) error {
