@@ -74,6 +74,7 @@ type fakeFleet struct {
 	conditions map[string]string
 	handOvers  int
 	means      error // why it could not provision, as last looked at
+	deposed    bool  // no step may begin
 	atOnce     int
 	mostAtOnce int
 	calls      map[string]int
@@ -275,6 +276,9 @@ func (f *fakeFleet) call(ctx context.Context, id string, verb wire.Verb, payload
 	f.atOnce++
 	f.mostAtOnce = max(f.mostAtOnce, f.atOnce)
 	if step != "query" {
+		if f.deposed {
+			f.t.Errorf("%s of %s was begun without leadership", step, id)
+		}
 		m.working++
 		m.log = append(m.log, step)
 		if m.working > 1 {
