@@ -104,7 +104,7 @@ func checkSteps() error {
 		{queue.StageShutdown, "shutdown", 10 * time.Second, 1, true},
 		{queue.StageUpgrade, "upgrade", 5 * time.Minute, 1, true},
 		{queue.StageConfigure, "configure", 30 * time.Second, 1, true},
-		{queue.StageRestart, "restart", 30 * time.Second, 1, true},
+		{queue.StageRestart, "restart", 3 * time.Minute, 1, true},
 	}
 	if len(Steps) != len(want) {
 		return fmt.Errorf("%d steps", len(Steps))
