@@ -91,7 +91,7 @@ sim-nodes: ## whole nodes with real raft in virtual time, NODE_SEEDS times: the 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME
 	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
-	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./macpkg ./msipkg
+	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./internal/linuxpkg ./macpkg ./msipkg
 
 figures: build/pace-node ## measure against the goals, and write docs/figures.md (six minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md
@@ -130,7 +130,7 @@ lint-packages: ## lintian, rpmlint, shellcheck and systemd-analyze over what mak
 
 test-packages: ## the packages in booted Debian systems with systemd, in namespaces of their own (needs root)
 	test/packages/prepare.sh
-	$(RUN) test -count=1 -tags packages -parallel 4 -timeout 40m ./test/packages
+	$(RUN) test -count=1 -tags packages -parallel 4 -timeout 30m ./test/packages
 
 VULNDB ?= v0.0.0-20261105234957-e22db6528018
 vuln: ## known vulnerabilities, by the database's module

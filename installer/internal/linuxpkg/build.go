@@ -111,7 +111,13 @@ func (b *Build) Package(format string) (file string, data []byte, err error) {
 	if err := packager.Package(info, &out); err != nil {
 		return "", nil, fmt.Errorf("%s for %s: %w", format, b.Arch, err)
 	}
-	return packager.ConventionalFileName(info), out.Bytes(), nil
+	data = out.Bytes()
+	if format == "rpm" {
+		if data, err = relativeNames(data); err != nil {
+			return "", nil, fmt.Errorf("%s for %s: %w", format, b.Arch, err)
+		}
+	}
+	return packager.ConventionalFileName(info), data, nil
 }
 
 func (b *Build) info(format string) *nfpm.Info {
