@@ -93,7 +93,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
 	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./internal/linuxpkg ./macpkg ./msipkg
 
-figures: build/pace-node ## measure against the goals, and write docs/figures.md (six minutes)
+figures: build/pace-node ## measure against the goals, and write docs/figures.md (eight minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md
 
 DOCS := ./internal/config ./internal/control ./internal/schema

@@ -215,3 +215,19 @@ func TestMultiple(t *testing.T) {
 		}
 	}
 }
+
+func TestPercentile(t *testing.T) {
+	twenty := make([]float64, 20)
+	for i := range twenty {
+		twenty[i] = float64(20 - i)
+	}
+	for _, c := range []struct {
+		values []float64
+		p      int
+		want   float64
+	}{{twenty, 99, 20}, {twenty, 50, 10}, {twenty, 95, 19}, {[]float64{7}, 99, 7}, {[]float64{2, 1}, 50, 1}} {
+		if got := percentile(c.values, c.p); got != c.want {
+			t.Errorf("%d of %v: %v, want %v", c.p, c.values, got, c.want)
+		}
+	}
+}

@@ -50,6 +50,7 @@ type lab struct {
 	config  string // a file that sets nothing
 	beacons int
 	nodes   []*node
+	writes  int // tried so far
 }
 
 // node is one process.

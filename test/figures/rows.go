@@ -77,6 +77,7 @@ var groups = []group{
 	{id: "pair", name: "two nodes: ask, approval, provisioning", measure: pairs},
 	{id: "power", name: "many nodes powered on together", measure: powerOn},
 	{id: "idle", name: "idle nodes", measure: idle},
+	{id: "failover", name: "three voters that lose their leader", measure: failover},
 	{id: "flood", name: "a flood", measure: flood},
 	{id: "scale", name: "idle learners over loopback", pkg: "./internal/node", time: "1x", count: 1, measure: benchmarks},
 }
@@ -125,6 +126,10 @@ var rows = slices.Concat([]row{
 	{id: "cpu-solitary", name: "CPU over 60 s, idle: a fleet of one", group: "idle", unit: percent, goal: 0.1},
 	{id: "cpu-founder", name: "CPU over 60 s, idle: a founder with one learner", group: "idle", unit: percent, goal: 0.1},
 	{id: "cpu-learner", name: "CPU over 60 s, idle: a learner", group: "idle", unit: percent, goal: 0.1},
+	{id: "failover-kill", name: "three voters, the leader is killed → a write is committed again", group: "failover", goal: none, beside: "fsync"},
+	{id: "failover-kill-p99", name: "the same: 99th percentile", group: "failover", goal: ms(3000)},
+	{id: "failover-stop", name: "three voters, the leader is stopped → another one has committed a write", group: "failover", goal: ms(500), beside: "fsync"},
+	{id: "failover-stop-p99", name: "the same: 99th percentile", group: "failover", goal: none},
 	{id: "flood-tables", name: "heap under a flood of datagrams and silent connections: what full tables hold", group: "flood", unit: kilobytes, goal: none},
 	{id: "flood-heap", name: "the same: growth over ten times as long a flood", group: "flood", unit: kilobytes, goal: 100e3},
 	{id: "power-100-commit", name: "100 nodes: a setting is made on the founder → the last node has it on its disk", group: "power", goal: none, beside: "fsync", times: 100},
