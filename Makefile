@@ -74,14 +74,15 @@ demo-check: build/pace-node ## the demo, each step asserted, ending by itself
 bench: ## every benchmark
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
-# A seed that fails prints its story; SEED=n tells that one again. FOR=12m tells as many as that time allows.
+# A seed that fails prints its story; SEED=n tells that one again. FIRST=n begins there; FOR=12m tells as many as that time allows.
 SEEDS      ?= 200
 HOURS      ?= 1
 SEED       ?=
+FIRST      ?=
 FOR        ?=
 RAFT_SEEDS ?= 3
 sim: ## stories of whole fleets from SEEDS seeds of HOURS each, over the product's decisions and a model of the log, and from RAFT_SEEDS over real raft
-	PACE_SIM_SEEDS=$(SEEDS) PACE_SIM_HOURS=$(HOURS) PACE_SIM_SEED=$(SEED) PACE_SIM_FOR=$(FOR) go test -count=1 -timeout 600m -run '^TestSimModel$$' -v ./internal/simfleet
+	PACE_SIM_SEEDS=$(SEEDS) PACE_SIM_HOURS=$(HOURS) PACE_SIM_SEED=$(SEED) PACE_SIM_FIRST=$(FIRST) PACE_SIM_FOR=$(FOR) go test -count=1 -timeout 600m -run '^TestSimModel$$' -v ./internal/simfleet
 	$(if $(SEED),,PACE_SIM_SEEDS=$(RAFT_SEEDS) go test -count=1 -timeout 60m -run '^TestSimStories$$' -v ./internal/node | grep -v level=)
 
 NODE_SEEDS ?= 100

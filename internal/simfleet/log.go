@@ -266,7 +266,10 @@ func (v *voter) run(f func()) {
 }
 
 // save makes a change of the store durable and goes on; a disk that takes nothing takes nothing from memory either.
-func (v *voter) save(change func(), then func()) {
+func (v *voter) save(change func(), then func()) { v.saveOr(change, then, func(error) {}) }
+
+// saveOr also says when the disk took nothing.
+func (v *voter) saveOr(change func(), then func(), failed func(error)) {
 	v.busy++
 	end := func() {
 		v.busy--
@@ -286,6 +289,7 @@ func (v *voter) save(change func(), then func()) {
 		}
 		if err != nil {
 			v.stepDown(v.store.term)
+			failed(err)
 		} else {
 			then()
 		}
@@ -354,12 +358,12 @@ func (v *voter) write(e logEntry, done func(fleet.Result, error)) {
 	if done == nil {
 		x.done = func(fleet.Result, error) {}
 	}
-	v.save(func() { v.store.entries = append(v.store.entries, e) }, func() {
+	v.saveOr(func() { v.store.entries = append(v.store.entries, e) }, func() {
 		v.proposals[v.store.last()] = x
 		v.p.after(proposeFor, func() { x.end(fleet.Result{}, errTimeout) })
 		v.advance()
 		v.replicate()
-	})
+	}, func(err error) { x.end(fleet.Result{}, err) })
 }
 
 func (x *proposal) end(r fleet.Result, err error) {

@@ -82,8 +82,9 @@ func TestSimModel(t *testing.T) {
 	if seed := os.Getenv("PACE_SIM_SEED"); seed != "" {
 		stories = append(stories, Draw(uint64(number(t, "PACE_SIM_SEED", 0)), kind))
 	} else {
+		first := number(t, "PACE_SIM_FIRST", 1)
 		for seed := range number(t, "PACE_SIM_SEEDS", fewSeeds/slowed) {
-			stories = append(stories, Draw(uint64(seed+1), kind))
+			stories = append(stories, Draw(uint64(first+seed), kind))
 		}
 	}
 	began := time.Now()

@@ -171,7 +171,7 @@ func (k *work) changedFleet(string) { k.target.changedFleet() }
 
 // ask asks a member of the own fleet; this machine asks itself.
 func (k *work) ask(id string, patience time.Duration, serve func(*target) any, answer func(any), failed func(string)) {
-	p, cluster := k.p, k.p.view().Cluster()
+	p, cluster, epoch := k.p, k.p.view().Cluster(), k.p.view().Epoch()
 	m, ok := p.view().Member(id)
 	to := p.w.hostAt(m.Endpoints.FC)
 	if !ok || to == nil || to.disk.key.Public() != m.Key {
@@ -179,7 +179,7 @@ func (k *work) ask(id string, patience time.Duration, serve func(*target) any, a
 		return
 	}
 	p.call(to, patience, func(q *proc, send func(func())) {
-		if q.view().Cluster() != cluster || q.moving {
+		if q.view().Cluster() != cluster || q.view().Epoch() != epoch || q.moving {
 			send(func() { failed("no session") })
 			return
 		}
