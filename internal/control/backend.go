@@ -36,7 +36,7 @@ type Backend interface {
 	// first push is the answer as well, one after it ends the stream as an error
 	// frame. It is called with a shallow stack, where nothing else is kept: a
 	// voter holds one for each learner.
-	Follow(ctx context.Context, p Peer, r wire.FollowRequest) (serve func(push func([]byte) error) error, err error)
+	Follow(ctx context.Context, p Peer, r wire.FollowRequest) (serve func(push func(...[]byte) error) error, err error)
 	Announce(ctx context.Context, p Peer, a wire.Announce) error
 	StartupEvent(ctx context.Context, p Peer, e wire.StartupEvent) (wire.StartupEventAnswer, error)
 	Query(ctx context.Context, p Peer) (wire.QueryAnswer, error)

@@ -30,7 +30,7 @@ type fakeNode struct {
 	controls []wire.EnrollControl
 	queues   []wire.QueueRequest
 	wait     func(ctx context.Context, push func(wire.EnrollAnswer) error) error
-	follow   func(ctx context.Context, push func([]byte) error) error
+	follow   func(ctx context.Context, push func(...[]byte) error) error
 	work     func(ctx context.Context) error
 	slow     func(ctx context.Context) error // before Status is answered
 }
@@ -86,11 +86,11 @@ func (f *fakeNode) EnrollControl(_ context.Context, _ Peer, c wire.EnrollControl
 	return EncodeDocument(Done{V: 1, Said: c.Op.String()})
 }
 
-func (f *fakeNode) Follow(ctx context.Context, _ Peer, r wire.FollowRequest) (func(func([]byte) error) error, error) {
+func (f *fakeNode) Follow(ctx context.Context, _ Peer, r wire.FollowRequest) (func(func(...[]byte) error) error, error) {
 	if err := f.saw("Follow"); err != nil {
 		return nil, err
 	}
-	return func(push func([]byte) error) error {
+	return func(push func(...[]byte) error) error {
 		if f.follow == nil {
 			return nil
 		}

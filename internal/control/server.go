@@ -323,8 +323,8 @@ type replier struct {
 	mu      sync.Mutex
 	started bool
 	early   [][]byte
-	last    func(push func([]byte) error) error // what a verb that lasts does after it was let in
-	poll    bool                                // nobody reads the stream: look whether it has ended
+	last    func(push func(...[]byte) error) error // what a verb that lasts does after it was let in
+	poll    bool                                   // nobody reads the stream: look whether it has ended
 	polled  time.Time
 }
 
@@ -344,11 +344,11 @@ func (r *replier) gone(now time.Time) bool {
 }
 
 // pushImplicit is push for a verb whose first answer is empty.
-func (r *replier) pushImplicit(payload []byte) error {
+func (r *replier) pushImplicit(payloads ...[]byte) error {
 	if r.gone(time.Now()) {
 		return errGone
 	}
-	return r.push(payload, true)
+	return r.push(true, payloads...)
 }
 
 // earlyPushes is how many pushes may wait for the first answer: an approval and
@@ -361,17 +361,25 @@ func (r *replier) write(status wire.Status, payload []byte) error {
 	return r.writeLocked(status, payload)
 }
 
-func (r *replier) writeLocked(status wire.Status, payload []byte) error {
-	if len(payload) > wire.MaxAnswer {
-		e := wire.NewError(wire.CodeTooLarge, fmt.Sprintf("the answer has %d bytes, and a frame holds %d", len(payload), wire.MaxAnswer), "ask for less at once")
-		status, payload = wire.StatusError, e.Append(nil)
+func (r *replier) writeLocked(status wire.Status, payloads ...[]byte) error {
+	var frames []byte
+	for _, payload := range payloads {
+		frames = appendFrame(frames, status, payload)
 	}
 	r.stream.SetWriteDeadline(time.Now().Add(answerTime))
 	if r.ctx.Err() != nil {
 		r.stream.SetWriteDeadline(time.Now().Add(lastWordTime))
 	}
-	_, err := r.stream.Write(wire.AppendReply(nil, status, payload))
+	_, err := r.stream.Write(frames) // in one write: each is a record of TLS for itself
 	return err
+}
+
+func appendFrame(frames []byte, status wire.Status, payload []byte) []byte {
+	if len(payload) > wire.MaxAnswer {
+		e := wire.NewError(wire.CodeTooLarge, fmt.Sprintf("the answer has %d bytes, and a frame holds %d", len(payload), wire.MaxAnswer), "ask for less at once")
+		status, payload = wire.StatusError, e.Append(nil)
+	}
+	return wire.AppendReply(frames, status, payload)
 }
 
 // start writes the first answer and what was pushed before it.
@@ -393,23 +401,23 @@ func (r *replier) start(payload []byte) error {
 
 // push writes a push; lazily also the empty OK that comes before the first one
 // when implicit is set.
-func (r *replier) push(payload []byte, implicit bool) error {
+func (r *replier) push(implicit bool, payloads ...[]byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.started && implicit {
-		if err := r.writeLocked(wire.StatusOK, nil); err != nil {
+		if err := r.writeLocked(wire.StatusOK, []byte(nil)); err != nil {
 			return err
 		}
 		r.started = true
 	}
 	if !r.started {
-		if len(r.early) >= earlyPushes {
+		if len(r.early)+len(payloads) > earlyPushes {
 			return fmt.Errorf("control: more than %d pushes before the first answer", earlyPushes)
 		}
-		r.early = append(r.early, payload)
+		r.early = append(r.early, payloads...)
 		return nil
 	}
-	return r.writeLocked(wire.StatusPush, payload)
+	return r.writeLocked(wire.StatusPush, payloads...)
 }
 
 func malformed(row wire.VerbRow, err error) *fault {
@@ -525,7 +533,7 @@ func (s *Server) enroll(ctx context.Context, p Peer, row wire.VerbRow, payload [
 	if err != nil {
 		return malformed(row, err)
 	}
-	push := func(a wire.EnrollAnswer) error { return out.push(a.Append(nil), false) }
+	push := func(a wire.EnrollAnswer) error { return out.push(false, a.Append(nil)) }
 	first, wait, err := s.cfg.Backend.Enroll(ctx, p, r, push)
 	if err != nil {
 		return toFault(err)

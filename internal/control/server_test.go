@@ -68,7 +68,7 @@ func TestEveryVerbByEveryPeer(t *testing.T) {
 			}
 			t.Run(r.verb.String()+" by "+Kind(kind).String(), func(t *testing.T) {
 				metrics := NewMetrics(nil, nil)
-				node := &fakeNode{access: p.access, denied: p.denied, follow: func(_ context.Context, push func([]byte) error) error { return push([]byte{1}) }}
+				node := &fakeNode{access: p.access, denied: p.denied, follow: func(_ context.Context, push func(...[]byte) error) error { return push([]byte{1}) }}
 				s := NewServer(ServerConfig{Backend: node, Metrics: metrics})
 				defer s.Close()
 				status, b := exchange(t, pipeTo(t, s, p.peer), r.verb, r.payload)
@@ -283,7 +283,7 @@ func TestPushBeforeTheFirstAnswer(t *testing.T) {
 }
 
 func TestFollowPushes(t *testing.T) {
-	node := &fakeNode{access: wire.AccessMember, follow: func(_ context.Context, push func([]byte) error) error {
+	node := &fakeNode{access: wire.AccessMember, follow: func(_ context.Context, push func(...[]byte) error) error {
 		if err := errors.Join(push([]byte("one")), push([]byte("two"))); err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func TestFollowPushes(t *testing.T) {
 func TestFollowEndsWithItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pushed := make(chan error, 1)
-		node := &fakeNode{access: wire.AccessMember, follow: func(_ context.Context, push func([]byte) error) error {
+		node := &fakeNode{access: wire.AccessMember, follow: func(_ context.Context, push func(...[]byte) error) error {
 			for {
 				if err := push([]byte("one")); err != nil {
 					pushed <- err

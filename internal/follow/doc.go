@@ -28,6 +28,9 @@ const (
 	// positionEvery is the middle of how often a voter that is not followed is asked where it stands: a learner may follow
 	// one that has fallen behind for about as long, and a thousand learners cost each voter 30 short asks a second.
 	positionEvery = 30 * time.Second
+	// OthersWait is for how long an entry about another machine's provisioning may wait for more of its kind: while hundreds
+	// are provisioned, each outcome would cost every follower a wake, a record of TLS and an fsync, and it tells it nothing.
+	OthersWait = 100 * time.Millisecond
 	// snapshotSpread is the longest wait before a learner asks again for a snapshot after a gap.
 	snapshotSpread = time.Second
 )
@@ -38,6 +41,9 @@ const (
 	// given a snapshot, which costs about as much as so many commands.
 	ringEntries = 1024
 	ringBytes   = 8 << 20
+	// pushEntries and pushBytes bound what one write to a follower holds.
+	pushEntries = 64
+	pushBytes   = 64 << 10
 	// batchEntries is how many commands that have already arrived share one fsync.
 	batchEntries = 256
 	// compactEntries and compactBytes are when the log on disk is folded into a snapshot.

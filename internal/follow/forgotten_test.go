@@ -280,7 +280,7 @@ func TestJunkFromAVoter(t *testing.T) {
 func TestServeRefuses(t *testing.T) {
 	r := newRig(t, 1)
 	v := r.voters[0]
-	none := func([]byte) error { return errors.New("pushed") }
+	none := func(...[]byte) error { return errors.New("pushed") }
 	code := func(learner string, req wire.FollowRequest) wire.ErrorCode {
 		var e *wire.Error
 		if err := v.src.Serve(t.Context(), learner, req, none); !errors.As(err, &e) {
@@ -314,13 +314,13 @@ func TestServeEndsWithItsStream(t *testing.T) {
 		t.Fatal("served")
 	}
 	v.set(func(v *voter) {})
-	err := v.src.Serve(t.Context(), self, wire.FollowRequest{}, func([]byte) error { return io.ErrClosedPipe })
+	err := v.src.Serve(t.Context(), self, wire.FollowRequest{}, func(...[]byte) error { return io.ErrClosedPipe })
 	if !errors.Is(err, io.ErrClosedPipe) || v.src.Stats().Followers != 0 {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	err = v.src.Serve(ctx, self, wire.FollowRequest{}, func([]byte) error {
+	err = v.src.Serve(ctx, self, wire.FollowRequest{}, func(...[]byte) error {
 		if n++; n == 2 {
 			cancel()
 		}

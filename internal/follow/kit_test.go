@@ -192,24 +192,13 @@ func (st *memStream) PeerKey() identity.PublicKey { return st.key }
 func (st *memStream) Send(req wire.FollowRequest) error {
 	st.v.set(func(v *voter) { v.asked = append(v.asked, req) })
 	st.served.Go(func() {
-		err := st.v.source().Serve(st.ctx, st.learner, req, func(b []byte) error {
-			st.v.mu.Lock()
-			mute, edit := st.v.mute, st.v.edit
-			st.v.mu.Unlock()
-			if mute {
-				return nil
-			}
-			if b = slices.Clone(b); edit != nil {
-				if b = edit(b); b == nil {
-					return nil
+		err := st.v.source().Serve(st.ctx, st.learner, req, func(all ...[]byte) error {
+			for _, b := range all {
+				if err := st.push(b); err != nil {
+					return err
 				}
 			}
-			select {
-			case st.pushes <- b:
-				return nil
-			case <-st.ctx.Done():
-				return st.ctx.Err()
-			}
+			return nil
 		})
 		if err == nil {
 			err = io.EOF
@@ -218,6 +207,27 @@ func (st *memStream) Send(req wire.FollowRequest) error {
 		close(st.end)
 	})
 	return nil
+}
+
+// push is one push of the voter, edited or left out as the test has it.
+func (st *memStream) push(b []byte) error {
+	st.v.mu.Lock()
+	mute, edit := st.v.mute, st.v.edit
+	st.v.mu.Unlock()
+	if mute {
+		return nil
+	}
+	if b = slices.Clone(b); edit != nil {
+		if b = edit(b); b == nil {
+			return nil
+		}
+	}
+	select {
+	case st.pushes <- b:
+		return nil
+	case <-st.ctx.Done():
+		return st.ctx.Err()
+	}
 }
 
 func (st *memStream) Recv() ([]byte, error) {

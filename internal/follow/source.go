@@ -42,8 +42,10 @@ type Source struct {
 	mu     sync.Mutex
 	ring   []*pushed // consecutive
 	bytes  int
-	wake   chan struct{} // closed and replaced whenever there is something new
-	beats  uint64        // heartbeats that were asked for out of turn
+	wake   chan struct{}        // closed and replaced whenever there is something new for everybody
+	later  *time.Timer          // wakes everybody for what only others were told of; nil: nothing waits
+	nudges map[string]*Follower // by learner, the newest first
+	beats  uint64               // heartbeats that were asked for out of turn
 	closed bool
 
 	snapMu   sync.Mutex // one snapshot is built at a time
@@ -110,7 +112,23 @@ func (s *Source) Publish(e Entry) {
 	}
 	// What is dropped is not cleared: followers may be reading it. It goes when append moves the rest to a new array.
 	s.ring = s.ring[drop:]
-	s.wakeLocked()
+	if p.subject == "" || p.revokes || p.forgot != "" {
+		s.wakeLocked()
+		return
+	}
+	for f := s.nudges[p.subject]; f != nil; f = f.before {
+		select {
+		case f.nudge <- struct{}{}:
+		default:
+		}
+	}
+	if s.later == nil && !s.closed {
+		s.later = time.AfterFunc(OthersWait, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.wakeLocked()
+		})
+	}
 }
 
 // Beat makes every follower get a heartbeat now: the leader or its term changed.
@@ -122,6 +140,10 @@ func (s *Source) Beat() {
 }
 
 func (s *Source) wakeLocked() {
+	if s.later != nil {
+		s.later.Stop()
+		s.later = nil
+	}
 	if !s.closed {
 		close(s.wake)
 		s.wake = make(chan struct{})
@@ -132,7 +154,10 @@ func (s *Source) wakeLocked() {
 func (s *Source) Close() {
 	s.mu.Lock()
 	if !s.closed {
-		s.closed = true
+		if s.closed = true; s.later != nil {
+			s.later.Stop()
+			s.later = nil
+		}
 		close(s.wake)
 	}
 	s.mu.Unlock()
@@ -215,7 +240,7 @@ func (s *Source) digestAt(v *fleet.View, revision uint64) (d [32]byte, known boo
 }
 
 // Serve answers one Follow: Begin and Follower.Run in one.
-func (s *Source) Serve(ctx context.Context, learner string, req wire.FollowRequest, push func([]byte) error) error {
+func (s *Source) Serve(ctx context.Context, learner string, req wire.FollowRequest, push func(...[]byte) error) error {
 	f, err := s.Begin(learner, req)
 	if err != nil {
 		return err
@@ -235,7 +260,7 @@ func (s *Source) Begin(learner string, req wire.FollowRequest) (*Follower, error
 		s.served.Done()
 		return nil, e
 	}
-	f := &Follower{s: s, learner: learner, epoch: req.Epoch, at: req.Revision}
+	f := &Follower{s: s, learner: learner, epoch: req.Epoch, at: req.Revision, nudge: make(chan struct{}, 1)}
 	if m, ok := v.Member(learner); ok {
 		f.key = m.Key
 	}
@@ -246,13 +271,39 @@ func (s *Source) Begin(learner string, req wire.FollowRequest) (*Follower, error
 // Run pushes heartbeats, and snapshots or commands from where the learner is, until ctx ends, push fails, or the learner is
 // removed (then everything up to and including that entry was sent, and the error is nil). A *wire.Error after the first
 // push says that the fleet was recovered meanwhile. push is called by this goroutine only, and must end when ctx does.
-func (f *Follower) Run(ctx context.Context, push func([]byte) error) error {
+func (f *Follower) Run(ctx context.Context, push func(...[]byte) error) error {
 	defer f.s.served.Done()
 	f.push = push
 	f.s.count(1, 0, 0)
+	f.s.listen(f, true)
 	err := f.serve(ctx)
+	f.s.listen(f, false)
 	f.s.count(-1, 0, 0)
 	return err
+}
+
+// listen has a follower told of what is about its own machine, or no longer.
+func (s *Source) listen(f *Follower, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on {
+		if s.nudges == nil {
+			s.nudges = map[string]*Follower{}
+		}
+		f.before, s.nudges[f.learner] = s.nudges[f.learner], f
+		return
+	}
+	if first := s.nudges[f.learner]; first == f && f.before == nil {
+		delete(s.nudges, f.learner)
+	} else if first == f {
+		s.nudges[f.learner] = f.before
+	} else {
+		for ; first != nil; first = first.before {
+			if first.before == f {
+				first.before = f.before
+			}
+		}
+	}
 }
 
 func (s *Source) enter() bool {
@@ -306,7 +357,9 @@ type Follower struct {
 	seen    uint64 // the voter's revision a heartbeat ago
 	whole   bool   // the learner needs a snapshot
 	beats   uint64
-	push    func([]byte) error
+	before  *Follower     // of the same learner; the source's
+	nudge   chan struct{} // there is something about its own machine
+	push    func(...[]byte) error
 }
 
 func (f *Follower) serve(ctx context.Context) error {
@@ -332,12 +385,10 @@ func (f *Follower) serve(ctx context.Context) error {
 			}
 			continue
 		}
-		for _, p := range list {
-			if done, err := f.command(p); done || err != nil {
+		if len(list) > 0 {
+			if done, err := f.commands(list); done || err != nil {
 				return err
 			}
-		}
-		if len(list) > 0 {
 			continue
 		}
 		if beats != f.beats {
@@ -350,6 +401,7 @@ func (f *Follower) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-wake:
+		case <-f.nudge:
 		case <-tick.C:
 			f.seen = f.s.cfg.State().Revision()
 			if err := f.heartbeat(); err != nil {
@@ -376,30 +428,44 @@ func (f *Follower) bridge() ([]*pushed, bool) {
 	return list, true
 }
 
-// command pushes one entry; done says that it was the learner's last.
-func (f *Follower) command(p *pushed) (done bool, err error) {
-	if p.epoch != f.epoch {
-		return true, recovered(p.epoch)
-	}
-	if p.prev != f.at {
-		f.whole = true
-		return false, nil
-	}
-	if err := f.push(p.bytesFor(f.learner)); err != nil {
-		return true, err
-	}
-	f.at = p.revision
-	f.s.count(0, 0, 1)
-	if p.forgot != "" && p.forgot == f.learner {
-		return true, nil
-	}
-	if p.revokes {
-		// Another key under the same id: whoever follows here was replaced.
-		if m, ok := f.s.cfg.State().Member(f.learner); ok && m.Key != f.key {
-			return true, nil
+// commands pushes entries, as many in one write as it holds; done says that the learner's last was among them.
+func (f *Follower) commands(list []*pushed) (done bool, err error) {
+	var batch [][]byte
+	size, at := 0, f.at
+	for _, p := range list {
+		if p.epoch != f.epoch {
+			done, err = true, recovered(p.epoch)
+			break
+		}
+		if p.prev != at {
+			f.whole = true
+			break
+		}
+		b := p.bytesFor(f.learner)
+		if len(batch) == pushEntries || size > 0 && size+len(b) > pushBytes {
+			break // the rest is in the next
+		}
+		batch, size, at = append(batch, b), size+len(b), p.revision
+		if p.forgot != "" && p.forgot == f.learner {
+			done = true
+			break
+		}
+		if p.revokes {
+			// Another key under the same id: whoever follows here was replaced.
+			if m, ok := f.s.cfg.State().Member(f.learner); ok && m.Key != f.key {
+				done = true
+				break
+			}
 		}
 	}
-	return false, nil
+	if len(batch) > 0 {
+		if err := f.push(batch...); err != nil {
+			return true, err
+		}
+		f.at = at
+		f.s.count(0, 0, uint64(len(batch)))
+	}
+	return done, err
 }
 
 func (f *Follower) heartbeat() error {

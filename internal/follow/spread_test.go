@@ -187,7 +187,7 @@ func BenchmarkFanOut(b *testing.B) {
 	d := view.Digest()
 	for i := range followers {
 		served.Go(func() {
-			src.Serve(ctx, fmt.Sprintf("n-%04d", i+1), wire.FollowRequest{Revision: view.Revision(), Digest: fmt.Sprintf("%x", d)}, func([]byte) error {
+			src.Serve(ctx, fmt.Sprintf("n-%04d", i+1), wire.FollowRequest{Revision: view.Revision(), Digest: fmt.Sprintf("%x", d)}, func(...[]byte) error {
 				got.Done()
 				return nil
 			})
@@ -198,7 +198,7 @@ func BenchmarkFanOut(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		e := run(fleet.ProvisionUpdate(fmt.Sprintf("n-%04d", 1+n%followers), fleet.Provision{Stage: "configure", Attempts: n}))
+		e := run(fleet.Announce(fmt.Sprintf("n-%04d", 1+n%followers), wire.Announce{Name: fmt.Sprint("pc-", n), Format: 1}))
 		mu.Lock()
 		view = e.View
 		mu.Unlock()

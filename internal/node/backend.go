@@ -87,7 +87,7 @@ func (n *Node) FleetSummary(_ context.Context, p control.Peer, nonce [32]byte) (
 }
 
 // Follow implements control.Backend.
-func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest) (func(func([]byte) error) error, error) {
+func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest) (func(func(...[]byte) error) error, error) {
 	m, ok := n.view.Load().ByKey(p.Key)
 	if !ok {
 		return nil, wire.NewError(wire.CodeNotMember, "", "")
@@ -103,7 +103,7 @@ func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest)
 	if err != nil {
 		return nil, err
 	}
-	return func(push func([]byte) error) error {
+	return func(push func(...[]byte) error) error {
 		ended := make(chan struct{})
 		n.followers.Store(p.Session, ended)
 		err := f.Run(ctx, push)
@@ -216,7 +216,7 @@ func (n *Node) Announce(ctx context.Context, p control.Peer, a wire.Announce) er
 	if !n.isLeader() {
 		return nil
 	}
-	if !announceChanges(m, a) {
+	if !n.announceChanges(m, a) {
 		return nil
 	}
 	if err := n.announces.wait(ctx, m.ID); err != nil {
@@ -226,8 +226,16 @@ func (n *Node) Announce(ctx context.Context, p control.Peer, a wire.Announce) er
 	return err
 }
 
-// announceChanges says whether the roster would look otherwise: what is said again is not written again.
-func announceChanges(m fleet.Member, a wire.Announce) bool {
+// announceChanges says whether the fleet's state would look otherwise: what is said again is not written again, nor what the
+// record of the machine's confirmation will hold.
+func (n *Node) announceChanges(m fleet.Member, a wire.Announce) bool {
+	p := m.Provision
+	return rosterChanges(m, a) || (p.Component != a.Component || p.BootID != a.BootID || p.ConfigDigest != a.ConfigDigest) &&
+		!(a.Component == wire.ComponentServer && n.provisioner.Carries(m.ID, a.ConfigDigest))
+}
+
+// rosterChanges says whether the roster would.
+func rosterChanges(m fleet.Member, a wire.Announce) bool {
 	if !m.Arrived || m.Name != a.Name || m.Platform != a.Platform || m.Version != a.Version || m.Format != a.Format || m.Endpoints.FC != a.Endpoints.FC {
 		return true
 	}
@@ -239,8 +247,7 @@ func announceChanges(m fleet.Member, a wire.Announce) bool {
 			return true
 		}
 	}
-	p := m.Provision
-	return p.Component != a.Component || p.BootID != a.BootID || p.ConfigDigest != a.ConfigDigest
+	return false
 }
 
 // Cluster implements control.Backend.

@@ -109,7 +109,7 @@ func (n *Node) recordProvision(id string, p fleet.Provision) {
 }
 
 func (n *Node) recordAnnounce(id string, a wire.Announce) {
-	if m, ok := n.view.Load().Member(id); ok && !announceChanges(m, a) {
+	if m, ok := n.view.Load().Member(id); ok && !n.announceChanges(m, a) {
 		n.provisioner.Announce(id, a)
 		return
 	}

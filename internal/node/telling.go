@@ -42,7 +42,7 @@ func (n *Node) keepTelling(now time.Time) {
 		return
 	}
 	m, ok := n.ownRecord(v)
-	if n.telling.due(now, n.leader().id, ok && announceChanges(m, n.announcement())) {
+	if n.telling.due(now, n.leader().id, ok && n.announceChanges(m, n.announcement())) {
 		n.announce(now)
 	}
 }

@@ -36,6 +36,9 @@ const (
 	// SecondProbes is how many of the probes may be second ones while first ones wait.
 	SecondProbes = 8
 
+	// RecordWait is how long the record of a run that ended well waits for the machine's confirmation, which usually comes in
+	// the same moment: then one entry of the log holds both.
+	RecordWait = 500 * time.Millisecond
 	// ConfirmCommit is how long the entry that confirms may take to commit.
 	ConfirmCommit = 30 * time.Second
 	// VerbCommit is how long an operator's verb waits until the fleet's state holds it.

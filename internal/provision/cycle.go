@@ -69,6 +69,7 @@ func (p *Provisioner) cycle(r *run) (queue.Result, string) {
 	if p.boundary(r) {
 		return skipped, ""
 	}
+	p.carries.Store(r.job.ID, configured.Digest)
 	r.restarts.Store(true)
 	if _, f := p.ask1(r, queue.StageRestart, wire.RestartBody(configured)); f != nil {
 		return failed(queue.StageRestart, f), ""

@@ -173,9 +173,15 @@ func (p *Provisioner) Pause(ctx context.Context) error {
 	return p.ask(ctx, func(now time.Time) { p.deps.Queue.Pause(queue.PauseOperator); p.after(now) })
 }
 
-// Resume ends the operator's pause.
+// Resume ends the operator's pause. The members are asked at once: what they said meanwhile was dropped.
 func (p *Provisioner) Resume(ctx context.Context) error {
-	return p.ask(ctx, func(now time.Time) { p.deps.Queue.Resume(queue.PauseOperator); p.after(now) })
+	return p.ask(ctx, func(now time.Time) {
+		if p.deps.Queue.PausedBy()&queue.PauseOperator != 0 {
+			p.nextRound = now
+		}
+		p.deps.Queue.Resume(queue.PauseOperator)
+		p.after(now)
+	})
 }
 
 // HelperTrial is what a helper was given and what it said; nothing was configured.

@@ -84,6 +84,7 @@ type Provisioner struct {
 	wg          sync.WaitGroup // everything else
 	wake        chan time.Duration
 	busy        atomic.Int64
+	carries     sync.Map // id → digest that a record of ours will hold
 
 	// The loop's.
 	leading     bool
@@ -260,6 +261,7 @@ func (p *Provisioner) lost() {
 	}
 	p.ready, p.slow = nil, nil
 	clear(p.awaiting)
+	p.carries.Clear()
 	clear(p.events)
 	clear(p.always)
 	if len(p.clashes) > 0 {
@@ -321,6 +323,7 @@ func (p *Provisioner) after(now time.Time) {
 		_, unconfirmed := p.deps.Queue.Tick(now)
 		for _, id := range unconfirmed {
 			delete(p.awaiting, id)
+			p.carries.Delete(id)
 			p.log.Warn("machine did not confirm its configuration", "id", id)
 			p.record(now, id)
 		}
@@ -456,6 +459,7 @@ func (p *Provisioner) Removed(id string) {
 // letGo cancels a machine's run and stops awaiting its confirmation.
 func (p *Provisioner) letGo(id string) {
 	delete(p.awaiting, id)
+	p.carries.Delete(id)
 	if r := p.runs[id]; r != nil {
 		r.cancel()
 	}
@@ -475,6 +479,13 @@ func (p *Provisioner) Announce(id string, a wire.Announce) {
 		p.confirm(now, id, &a)
 		p.after(now)
 	})
+}
+
+// Carries reports whether a record that this leader will write holds the digest that a machine announces: the announcement
+// needs no entry of its own. It may be called from any goroutine.
+func (p *Provisioner) Carries(id, digest string) bool {
+	d, ok := p.carries.Load(id)
+	return ok && d == digest
 }
 
 // WhyAlways is the reason of a machine that asks at every boot, by --provision-mode=always.
@@ -515,8 +526,12 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 		cancel()
 		p.post(func(now time.Time) {
 			w.committing = false
+			p.carries.CompareAndDelete(id, w.digest)
 			if err != nil {
 				p.log.Warn("confirmation was not committed", "id", id, "error", err)
+				if p.awaiting[id] == w && p.leading {
+					p.record(now, id)
+				}
 				return
 			}
 			done(now)

@@ -179,11 +179,36 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 	if res.Outcome == queue.OutcomeSuccess {
 		p.awaiting[id] = &pending{digest: digest, made: r.job.Made, bootID: r.bootID}
 	}
-	p.record(now, id)
 	if res.Outcome == queue.OutcomeError || p.failing {
 		p.checkFailing()
 	}
-	if res.Outcome == queue.OutcomeSuccess {
-		p.confirm(now, id, r.announced)
+	if res.Outcome != queue.OutcomeSuccess {
+		p.carries.Delete(id)
+		p.record(now, id)
+		return
 	}
+	w := p.awaiting[id]
+	if p.confirm(now, id, r.announced); p.awaiting[id] == w && !w.committing {
+		p.recordLater(id, w)
+	}
+}
+
+// recordLater records a run that ended well, unless its confirmation does.
+func (p *Provisioner) recordLater(id string, w *pending) {
+	lead := p.leadCtx
+	p.wg.Go(func() {
+		wait := time.NewTimer(RecordWait)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-lead.Done():
+			return
+		case <-p.quit: // the stop waits for what is recorded
+		}
+		p.post(func(now time.Time) {
+			if p.awaiting[id] == w && !w.committing && lead.Err() == nil {
+				p.record(now, id)
+			}
+		})
+	})
 }
