@@ -96,6 +96,7 @@ func TestStandbyLooksAtItsMeans(t *testing.T) {
 		synctest.Wait()
 		f.p.Configure(Config{Workers: 1})
 		time.Sleep(3 * time.Minute)
+		synctest.Wait()
 		if !errors.Is(f.means, ErrNothing) || f.handOvers != 0 || len(f.conditions) != 0 {
 			t.Fatalf("%v, %d hand-overs, conditions %v", f.means, f.handOvers, f.conditions)
 		}

@@ -216,6 +216,7 @@ func TestNothingToProvisionWith(t *testing.T) {
 			t.Fatalf("there is nothing to provision with, and resuming would not help: %v", err)
 		}
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if f.handOvers != 6 || len(f.records) != 0 { // it asks at each look, and nobody is parked
 			t.Fatalf("hand-overs %d, records %v", f.handOvers, f.records)
 		}
