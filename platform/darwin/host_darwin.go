@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"time"
 
 	"pace-node/internal/host"
@@ -51,6 +52,7 @@ func (*system) Uninstall(ctx context.Context, name string) (host.Outcome, error)
 func (*system) State(ctx context.Context) (host.State, error) { return newServices().status(ctx) }
 
 func (*system) Account() (uid, gid int, ok bool) { return 0, 0, false } // the daemon is root
+
 // Hooks are beside the state: the service is root, and runs them itself.
 func (*system) Hooks(stateDir string) host.Hooks {
 	return host.Hooks{Dir: filepath.Join(stateDir, host.HooksDir)}
