@@ -165,6 +165,7 @@ func TestFourASourceNetwork(t *testing.T) {
 		{"one IPv6 /64", func(n int) string { return fmt.Sprintf("2001:db8:0:7::%x", n) }, 4},
 		{"one link, two zones", func(n int) string { return fmt.Sprintf("fe80::%x%%eth%d", n, n%2) }, 4},
 		{"a /64 each", func(n int) string { return fmt.Sprintf("2001:db8:0:%x::1", n) }, 20},
+		{"loopback is no exception where several nodes do not share it", func(int) string { return "127.0.0.1" }, 4},
 	} {
 		d := newDesk(t)
 		for n := 1; n <= 20; n++ {

@@ -155,6 +155,30 @@ func TestPinAtTheStartNamesTheTargetsKey(t *testing.T) {
 	}
 }
 
+// A seed, or a leader, that does not answer is no refusal of the pin: nobody was there whose key could be named. Nor is one that
+// answers under the key that was asked for.
+func TestPinAndWhoDoesNotAnswer(t *testing.T) {
+	r := newRig(t, Config{Pin: pinOf(9, 9), Seeds: []Seed{{"typed-1:6674", OriginSeed}}})
+	for _, from := range []identity.PublicKey{{}, keyOf(7)} { // a seed is asked under any key
+		r.wait(SeedPeriod)
+		if find(r.step(Event{Kind: EvSummaryFailed, Endpoint: "typed-1:6674", From: from, Err: "refused"}), ActForeignVisible) != nil {
+			t.Fatal("a seed that fails is shown as an impostor")
+		}
+	}
+	f := establishedFleet(9, older)
+	f.Speaker, f.SpeakerKey = "n-4", keyOf(4) // names the pinned leader
+	r.now = r.now.Add(SeedPeriod)
+	r.beacon(f)
+	for _, from := range []identity.PublicKey{{}, keyOf(9)} {
+		if find(r.step(Event{Kind: EvSummaryFailed, Endpoint: f.Leader.Endpoint, From: from, Err: "timed out"}), ActForeignVisible) != nil {
+			t.Fatal("a leader that fails is shown as an impostor")
+		}
+	}
+	if got := r.m.Count(CountPinRefusals); got != 0 {
+		t.Fatalf("%d refusals of the pin", got)
+	}
+}
+
 // What impostors say keeps the true leader waiting for a beat at most: each endpoint that is named is asked once a minute,
 // and one a beat.
 func TestPinnedLeaderIsAskedBesideImpostors(t *testing.T) {

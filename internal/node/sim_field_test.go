@@ -272,10 +272,14 @@ func TestSimVoterFromAnOldCopy(t *testing.T) {
 			s.must(s.asked(s.led(lead), wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: fmt.Sprint(41 + i)}))
 		}
 		s.want(time.Minute, "the learner has that history", func() bool { return fresh.View().Digest() == lead.View().Digest() })
+		// What the condition's remedy says: one that stopped leaves, and is admitted anew.
 		for i, n := range s.nodes[:3] {
-			if _, stopped := condition(n, "fleet-state-differs"); stopped {
-				t.Logf("machine %d stopped", i)
+			if _, stopped := condition(n, "fleet-state-differs"); !stopped {
+				continue
 			}
+			t.Logf("machine %d stopped", i)
+			s.must(s.asked(n, wire.ClusterRequest{Op: "leave"}))
+			s.want(time.Minute, "it is alone", func() bool { return n.Mode() == formation.Solitary })
 		}
 	})
 }
@@ -368,5 +372,51 @@ func TestSimPromotionThatStandsStill(t *testing.T) {
 		if got := lead.serving.Load().cons.Seats(); len(got) != 4 || got[gone.id] != fleet.SeatNone {
 			t.Errorf("raft holds %v", got)
 		}
+	})
+}
+
+// TestSimVoterOfAnotherHistory: the disks of two of three voters are put back to a moment before a change that the third one has
+// applied. The two go on without it; the third finds that it differs, stops, and is a member again after it left and asked anew.
+func TestSimVoterOfAnotherHistory(t *testing.T) {
+	simulate(t, 237, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=fleet-state-differs"}
+		a := s.voters(3)
+		s.must(s.write(a, "5"))
+		s.agree(s.nodes...)
+		for i := range 3 {
+			s.halt(i)
+			s.copyDir(s.dirOf(i), s.dirOf(i)+".old")
+		}
+		for i := range 3 {
+			s.boot(i)
+		}
+		s.must(s.asked(s.led(s.nodes...), wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "20"}))
+		s.agree(s.nodes...)
+		for i := range 3 {
+			s.halt(i)
+		}
+		for i := range 2 {
+			s.copyDir(s.dirOf(i)+".old", s.dirOf(i))
+			s.boot(i)
+		}
+		lead := s.led(s.nodes[:2]...)
+		s.must(s.asked(lead, wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "30"}))
+		c := s.boot(2)
+		s.want(time.Minute, "the third finds that it differs", func() bool {
+			_, ok := condition(c, "fleet-state-differs")
+			return ok
+		})
+		s.never(time.Minute, "it leads", func() bool { return c.serving.Load().leads() })
+		lead = s.led(s.nodes[:2]...)
+		s.must(s.write(lead, "31"))
+		// What the condition's remedy says.
+		s.must(s.cluster(c, wire.ClusterRequest{Op: "leave"}))
+		s.want(time.Minute, "it is alone", func() bool { return c.Mode() == formation.Solitary })
+		if _, ok := condition(c, "fleet-state-differs"); ok {
+			t.Error("it is said of a store that is put away")
+		}
+		time.Sleep(formation.RejectionFor) // who left asks again after an hour
+		s.joined(s.led(s.nodes[:2]...), c)
+		s.agree(s.nodes...)
 	})
 }
