@@ -347,7 +347,8 @@ func (f *fakeFleet) step(m *machine, req wire.WorkRequest) (wire.WorkAnswer, err
 			return wire.WorkAnswer{}, wire.NewError(wire.CodeLeaseRefused, fmt.Sprint("digest ", serial), "")
 		}
 	}
-	if a, ok := m.refuse[req.Step]; ok {
+	var again wire.UpgradeBody
+	if a, ok := m.refuse[req.Step]; ok && (json.Unmarshal(req.Body, &again) != nil || !again.Again) {
 		return a, nil
 	}
 	switch req.Step {

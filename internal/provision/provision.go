@@ -116,6 +116,7 @@ type run struct {
 	bootID    string
 	ctx       context.Context
 	cancel    context.CancelFunc
+	again     bool                        // a person's word, also for an upgrade that was rolled back
 	second    bool                        // its first probe had no answer in time
 	stage     atomic.Pointer[queue.Stage] // that it is at, for whoever looks
 	restarts  atomic.Bool

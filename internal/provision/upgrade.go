@@ -118,11 +118,21 @@ func (p *Provisioner) upgrade(r *run, inventory json.RawMessage, wanted string) 
 		return false, nil
 	}
 	log.Info("machine is upgraded")
-	body := wire.UpgradeBody{Version: wanted, Repository: r.cfg.Repository, Key: r.cfg.ReleaseKey, Again: r.job.Asked}
+	body := wire.UpgradeBody{Version: wanted, Repository: r.cfg.Repository, Key: r.cfg.ReleaseKey, Again: r.again}
 	if _, f := p.ask1(r, queue.StageUpgrade, body); f != nil {
 		return false, p.notUpgraded(r, f)
 	}
 	return true, nil
+}
+
+// asksAgain reports whether a person asked for this very run. One that follows an upgrade is that upgrade's: where the machine
+// came back as it was, the same must not be tried for ever on a word that was given once. The loop's.
+func (p *Provisioner) asksAgain(job queue.Job) bool {
+	if job.Source != queue.SourceOperator {
+		return false
+	}
+	e, _ := p.deps.Queue.Entry(job.ID)
+	return len(e.History) == 0 || e.History[len(e.History)-1].Outcome != queue.OutcomeUpgraded.String()
 }
 
 // notUpgraded is what a failed upgrade means by the policy. What the run or the session ended for is a failure anyway.

@@ -219,3 +219,40 @@ func TestAskedUpgradeIsTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestAskedOnceIsTriedOnce: a machine that comes back as it was from an upgrade that a person asked for is not sent round for
+// ever by that word.
+func TestAskedOnceIsTriedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Config{Workers: 2, Default: `{"configuration":{"role":"web"},"upgrade":"2.0"}`, Upgrades: UpgradesRequired, Repository: "/r", ReleaseKey: signedBy})
+		defer f.close()
+		f.add("a", func(m *machine) {
+			m.wants = false
+			m.refuse = map[string]wire.WorkAnswer{"upgrade": {Error: "rolled back before"}}
+		})
+		f.p.Lead(true)
+		time.Sleep(time.Second)
+		asks := func(f2 func() (string, error)) {
+			t.Helper()
+			if _, err := f2(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if m := f.get("a"); !m.upgrade.Again || m.version != "2.0" {
+				t.Fatalf("it was told %+v", m.upgrade)
+			}
+		}
+		asks(func() (string, error) { return f.p.Reprovision(t.Context(), "a") })
+		for range 2 {
+			f.with("a", func(m *machine) { m.version, m.upgrade = "1.0", wire.UpgradeBody{} }) // rolled back; it wants nothing by itself
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			if e := f.state("a"); e.State != queue.StateParked || !strings.Contains(e.LastError, "rolled back before") {
+				t.Fatalf("%+v", e)
+			}
+			asks(func() (string, error) { return f.p.Retry(t.Context(), "a") })
+		}
+		f.want("upgrades_total", "", 3)
+	})
+}

@@ -42,6 +42,7 @@ func (p *Provisioner) dispatch(now time.Time) {
 			return
 		}
 		r := &run{job: job, cfg: p.cfg.Load(), info: p.deps.Info(job.ID), bootID: job.BootID}
+		r.again = p.asksAgain(job)
 		r.ctx, r.cancel = context.WithCancel(p.leadCtx)
 		p.runs[job.ID] = r
 		p.probe(r)
