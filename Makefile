@@ -13,10 +13,10 @@ PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64
 RUN          := go run ./test/runner
 STATICCHECK  := build/tools/staticcheck
 
-.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench sim sim-nodes fuzz figures docs clean vuln packages package-windows package-macos lint-packages test-packages
+.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench bench-provision sim sim-nodes fuzz figures docs clean vuln packages package-windows package-macos lint-packages test-packages
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-15s %s\n", $$1, $$2}'
 
 build/pace-node: $(shell find cmd internal platform -name '*.go' ! -name '*_test.go' 2>/dev/null) go.mod go.sum
 	@mkdir -p build
@@ -94,8 +94,11 @@ fuzz: ## every fuzz target for FUZZTIME
 	$(RUN) fuzz -time $(FUZZTIME) ./internal/...
 	go build -o build/tools/runner ./test/runner && cd installer && ../build/tools/runner fuzz -time $(FUZZTIME) ./internal/linuxpkg ./macpkg ./msipkg
 
-figures: build/pace-node ## measure against the goals, and write docs/figures.md (eight minutes)
+figures: build/pace-node ## measure against the goals, and write docs/figures.md (fourteen minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md
+
+bench-provision: build/pace-node ## the provisioning queue over hundreds of real sessions: rates, memory, dead machines, failover, latency (printed)
+	go run ./test/figures -binary build/pace-node -only '^prov-'
 
 DOCS := ./internal/config ./internal/control ./internal/schema
 docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas

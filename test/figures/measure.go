@@ -430,13 +430,16 @@ func idle(ctx context.Context, m *measurer, _ group) error {
 var errProc = errors.New("memory and processor time of a process are read from Linux's /proc")
 
 // rss is the resident memory in bytes.
-func (n *node) rss() (float64, error) {
+func (n *node) rss() (float64, error) { return n.memory("VmRSS:") }
+
+// memory is a line of the process' status in bytes.
+func (n *node) memory(row string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errProc, err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if text, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if text, ok := strings.CutPrefix(line, row); ok {
 			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB")), 64)
 			return kb * 1024, err
 		}

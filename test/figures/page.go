@@ -78,6 +78,17 @@ What begins and ends a figure:
 - *three voters that lose their leader*: from SIGKILL, or the signal of a stop, until one of the other two has answered that a
   setting is committed; it is tried on both every 5 ms. Twenty times each; whoever ended is started again and all are level
   before the next one.
+- *live machines*: whole nodes in one process beside the leader's, each with a key, a TLS session, leases and the transaction; their
+  state is in memory where the row does not say otherwise, for no disk is shared by hundreds of machines, and the leader's on the disk.
+  They have joined while the queue was paused. A rate is from an operator's ` + "`resume`" + `, which asks them all who wants provisioning, until
+  the last confirmation is committed, with 32 workers. The processor times are of both processes over that time, whatever else they do; the
+  helper's own is in neither. Their sum is what the rate can be: two idle cores have 10 ms for each of 200 machines a second.
+- *the queue's process*: the most that it had resident (VmHWM), from its start and the joining of all machines on.
+- *dead*: members with a session, whose startup events are sent and that then never answer; the live ones are found among them by the round that
+  ` + "`resume`" + ` begins, and by nothing else. From ` + "`resume`" + ` on.
+- *startup event → provisioned*: the leader's own histogram, from when the machine was started, by the age that its event tells, to the committed
+  confirmation, less the helper's time.
+- *leader killed*: by SIGKILL, in the middle of its queue, until the log of another voter says that provisioning begins there.
 - *flood*: 50,000 datagrams of six kinds to both sockets, then 500,000, and 512 connections that never shake hands. The heap is
   the least of 200 readings, between which the collector runs; the goal, no growth, leaves the collector 100 kB of rounding.
 - *idle*: ten seconds after the last event. CPU is the scheduler's account of all threads over 60 s.

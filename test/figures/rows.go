@@ -79,6 +79,7 @@ var groups = []group{
 	{id: "idle", name: "idle nodes", measure: idle},
 	{id: "failover", name: "three voters that lose their leader", measure: failover},
 	{id: "flood", name: "a flood", measure: flood},
+	{id: "provision", name: "the provisioning queue", measure: provisionQueue},
 	{id: "scale", name: "idle learners over loopback", pkg: "./internal/node", time: "1x", count: 1, measure: benchmarks},
 }
 
@@ -133,7 +134,21 @@ var rows = slices.Concat([]row{
 	{id: "flood-tables", name: "heap under a flood of datagrams and silent connections: what full tables hold", group: "flood", unit: kilobytes, goal: none},
 	{id: "flood-heap", name: "the same: growth over ten times as long a flood", group: "flood", unit: kilobytes, goal: 100e3},
 	{id: "power-100-commit", name: "100 nodes: a setting is made on the founder → the last node has it on its disk", group: "power", goal: none, beside: "fsync", times: 100},
+	{id: "prov-helper", name: "400 live machines over real sessions, an `sh` helper each, all on this machine: provisioned", group: "provision", unit: perSecond, goal: 200, atLeast: true, beside: "fork"},
+	{id: "prov-default", name: "the same: with --provision-default", group: "provision", unit: perSecond, goal: none, beside: "fsync"},
+	{id: "prov-memory", name: "the same: peak memory of the queue's process", group: "provision", unit: bytes, goal: 60e6},
+	{id: "prov-cpu-leader", name: "the same: processor time of the queue's process a machine", group: "provision", goal: none},
+	{id: "prov-cpu-machines", name: "the same: processor time of the machines' process a machine", group: "provision", goal: none},
+	{id: "prov-disk", name: "100 live machines, their state on this machine's one disk: provisioned", group: "provision", unit: perSecond, goal: none, beside: "fsync", times: machineFsyncs},
+	{id: "prov-dead", name: "500 dead and 20 live machines, 4 workers: the last live one is provisioned", group: "provision", goal: ms(10_000)},
+	{id: "prov-latency", name: "startup event → provisioned, idle fleet, without the helper", group: "provision", goal: ms(150), beside: "fsync"},
+	{id: "prov-failover", name: "leader of three voters killed → another provisions", group: "provision", goal: ms(5000)},
+	{id: "prov-failover-all", name: "the same: the last of 40 machines, a quarter of which were done before, is provisioned", group: "provision", goal: none},
 }, learnerRows())
+
+// machineFsyncs is how many fsyncs one machine makes while it is provisioned, of files and folders: two leases spent, the
+// transaction, and the state that says what runs and is wanted. -only '^prov-disk' counts them anew.
+const machineFsyncs = 20
 
 // learners are the sizes of the fleets whose voter is watched; the goals are for the one of a thousand; no fleet has
 // more than four thousand machines.
