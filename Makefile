@@ -97,8 +97,8 @@ fuzz: ## every fuzz target for FUZZTIME
 figures: build/pace-node ## measure against the goals, and write docs/figures.md (fourteen minutes)
 	go run ./test/figures -binary build/pace-node -out docs/figures.md
 
-bench-provision: build/pace-node ## the provisioning queue over hundreds of real sessions: rates, memory, dead machines, failover, latency (printed)
-	go run ./test/figures -binary build/pace-node -only '^prov-'
+bench-provision: build/pace-node ## the provisioning queue over hundreds of real sessions: rates, memory, dead machines, failover, latency; into docs/figures.md (six minutes)
+	go run ./test/figures -binary build/pace-node -only '^prov-' -out docs/figures.md
 
 DOCS := ./internal/config ./internal/control ./internal/schema
 docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas

@@ -189,7 +189,12 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 		return
 	}
 	w := p.awaiting[id]
-	if p.confirm(now, id, r.announced); p.awaiting[id] == w && !w.committing {
+	p.confirm(now, id, r.announced)
+	switch {
+	case p.awaiting[id] != w || w.committing:
+	case p.stopping.Load():
+		p.record(now, id)
+	default:
 		p.recordLater(id, w)
 	}
 }
@@ -204,7 +209,7 @@ func (p *Provisioner) recordLater(id string, w *pending) {
 		case <-wait.C:
 		case <-lead.Done():
 			return
-		case <-p.quit: // the stop waits for what is recorded
+		case <-p.quit:
 		}
 		p.post(func(now time.Time) {
 			if p.awaiting[id] == w && !w.committing && lead.Err() == nil {

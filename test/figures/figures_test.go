@@ -27,14 +27,18 @@ func firstColumn(page, heading string) []string {
 	return out[min(2, len(out)):]
 }
 
-func names() (limitNames, rowNames []string) {
+func names() (limitNames, rowNames, queueNames []string) {
 	for _, l := range limits {
 		limitNames = append(limitNames, l.name)
 	}
 	for _, r := range rows {
-		rowNames = append(rowNames, r.name)
+		if r.group == queueGroup {
+			queueNames = append(queueNames, r.name)
+		} else {
+			rowNames = append(rowNames, r.name)
+		}
 	}
-	return limitNames, rowNames
+	return limitNames, rowNames, queueNames
 }
 
 // TestPageHasEveryRow holds docs/figures.md against the tables: names, not values.
@@ -44,12 +48,15 @@ func TestPageHasEveryRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(b)
-	limitNames, rowNames := names()
+	limitNames, rowNames, queueNames := names()
 	if d := cmp.Diff(limitNames, firstColumn(page, "The machine's limits")); d != "" {
 		t.Errorf("docs/figures.md is not of this table of limits; make figures writes it:\n%s", d)
 	}
 	if d := cmp.Diff(rowNames, firstColumn(page, "The product")); d != "" {
 		t.Errorf("docs/figures.md is not of this table of figures; make figures writes it:\n%s", d)
+	}
+	if d := cmp.Diff(queueNames, firstColumn(page, "The provisioning queue")); d != "" {
+		t.Errorf("docs/figures.md is not of the queue's table of figures; make bench-provision writes it:\n%s", d)
 	}
 	if strings.Contains(page, "-quick`") || strings.Contains(page, "not measured") {
 		t.Error("docs/figures.md was made with -quick, or lacks a value")
@@ -77,8 +84,11 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rowNames := names()
+	_, rowNames, queueNames := names()
 	if d := cmp.Diff(rowNames, firstColumn(string(b), "The product")); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(queueNames, firstColumn(string(b), "The provisioning queue")); d != "" {
 		t.Error(d)
 	}
 	if strings.Contains(string(b), "not measured") || !strings.Contains(string(b), "-quick`") {

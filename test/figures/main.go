@@ -4,6 +4,7 @@
 //
 //	go run ./test/figures -binary build/pace-node -out docs/figures.md
 //	go run ./test/figures -binary build/pace-node -only '^start'     # some figures, printed
+//	go run ./test/figures -binary build/pace-node -only '^prov-' -out docs/figures.md     # the queue's table of the page
 package main
 
 import (
@@ -52,9 +53,6 @@ func run(ctx context.Context, o options) error {
 		if only, err = regexp.Compile(o.only); err != nil {
 			return fmt.Errorf("-only: %w", err)
 		}
-		if o.out != "" {
-			return errors.New("-only prints; leave -out away, so that the page keeps every figure")
-		}
 	}
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -78,6 +76,10 @@ func run(ctx context.Context, o options) error {
 		if only == nil || only.MatchString(r.id) {
 			wanted[r.id] = true
 		}
+	}
+	apart := only != nil && !slices.ContainsFunc(rows, func(r row) bool { return wanted[r.id] && r.group != queueGroup })
+	if only != nil && o.out != "" && !apart {
+		return errors.New("-only prints; leave -out away, so that the page keeps every figure")
 	}
 	if len(wanted) == 0 {
 		return fmt.Errorf("-only %q matches no figure: %s", o.only, strings.Join(ids(), ", "))
@@ -107,6 +109,14 @@ func run(ctx context.Context, o options) error {
 	}
 	m.loadAfter = loadAverage()
 	page := m.page(wanted)
+	if o.out != "" && apart {
+		b, err := os.ReadFile(o.out)
+		if err != nil {
+			return err
+		}
+		before, _, _ := strings.Cut(string(b), queueHeading)
+		page = before + m.queueSection(wanted)
+	}
 	if o.out == "" {
 		fmt.Print(page)
 	} else if err := os.WriteFile(o.out, []byte(page), 0o644); err != nil {

@@ -39,7 +39,7 @@ func (m *measurer) page(wanted map[string]bool) string {
 	letters := map[string]string{}
 	var commands []string
 	for _, g := range groups {
-		if slices.ContainsFunc(rows, func(r row) bool { return r.group == g.id && wanted[r.id] }) {
+		if g.id != queueGroup && slices.ContainsFunc(rows, func(r row) bool { return r.group == g.id && wanted[r.id] }) {
 			letters[g.id] = string(rune('A' + len(commands)))
 			commands = append(commands, command(g))
 		}
@@ -47,7 +47,7 @@ func (m *measurer) page(wanted map[string]bool) string {
 	line("\n## The product\n")
 	line("| Figure | Median | Least – greatest (runs) | Goal | Met | Multiple of a limit | By |\n|---|---|---|---|---|---|---|")
 	for _, r := range rows {
-		if wanted[r.id] {
+		if wanted[r.id] && r.group != queueGroup {
 			line("%s", m.row(r, letters[r.group]))
 		}
 	}
@@ -56,8 +56,58 @@ func (m *measurer) page(wanted map[string]bool) string {
 		line("- %c: `%s`", 'A'+i, c)
 	}
 	b.WriteString(legend)
+	b.WriteString(m.queueSection(wanted))
 	return b.String()
 }
+
+// queueGroup has a table of its own, so that it can be written alone: it takes as long as all the others.
+const queueGroup = "provision"
+
+const queueHeading = "\n## The provisioning queue\n"
+
+// queueSection is the last part of the page, with the limits of the run that measured it.
+func (m *measurer) queueSection(wanted map[string]bool) string {
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.group == queueGroup && wanted[r.id] }) {
+		return ""
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	b.WriteString(queueHeading)
+	if m.quick {
+		line("\n**Made with `-quick`: keep none of it.**")
+	}
+	line("\nWritten with the rest, or alone by `make bench-provision`. Measured at commit %s on %s, load average before and after %s; %s (two cores).",
+		m.commit, m.began.UTC().Format(time.DateOnly), m.loadBefore, m.loadAfter)
+	for _, id := range []string{"fsync", "fork"} {
+		for _, l := range limits {
+			if l.id == id {
+				line("In the same run, %s: %s, %s.", l.name, show(nanoseconds, median(m.limits[id])), spread(nanoseconds, m.limits[id]))
+			}
+		}
+	}
+	line("\n| Figure | Median | Least – greatest (runs) | Goal | Met | Multiple of a limit |\n|---|---|---|---|---|---|")
+	for _, r := range rows {
+		if wanted[r.id] && r.group == queueGroup {
+			line("%s", strings.TrimSuffix(m.row(r, ""), "  |"))
+		}
+	}
+	b.WriteString(queueLegend)
+	return b.String()
+}
+
+const queueLegend = `
+- *live machines*: whole nodes in one process beside the leader's, each with a key, a TLS session, leases and the transaction; their
+  state is in memory where the row does not say otherwise, for no disk is shared by hundreds of machines, and the leader's on the disk.
+  They have joined while the queue was paused. A rate is from an operator's ` + "`resume`" + `, which asks them all who wants provisioning, until
+  the last confirmation is committed, with 32 workers. The processor times are of both processes over that time, whatever else they do; the
+  helper's own is in neither. Their sum is what the rate can be: two idle cores have 10 ms for each of 200 machines a second.
+- *the queue's process*: the most that it had resident (VmHWM), from its start and the joining of all machines on.
+- *dead*: members with a session, whose startup events are sent and that then never answer; the live ones are found among them by the round that
+  ` + "`resume`" + ` begins, and by nothing else. Timed from the first event of the dead.
+- *startup event → provisioned*: the leader's own histogram, from when the machine was started, by the age that its event tells, to the committed
+  confirmation, less the helper's time.
+- *leader killed*: by SIGKILL, in the middle of its queue, until the log of another voter says that provisioning begins there.
+`
 
 const legend = `
 What begins and ends a figure:
@@ -78,17 +128,6 @@ What begins and ends a figure:
 - *three voters that lose their leader*: from SIGKILL, or the signal of a stop, until one of the other two has answered that a
   setting is committed; it is tried on both every 5 ms. Twenty times each; whoever ended is started again and all are level
   before the next one.
-- *live machines*: whole nodes in one process beside the leader's, each with a key, a TLS session, leases and the transaction; their
-  state is in memory where the row does not say otherwise, for no disk is shared by hundreds of machines, and the leader's on the disk.
-  They have joined while the queue was paused. A rate is from an operator's ` + "`resume`" + `, which asks them all who wants provisioning, until
-  the last confirmation is committed, with 32 workers. The processor times are of both processes over that time, whatever else they do; the
-  helper's own is in neither. Their sum is what the rate can be: two idle cores have 10 ms for each of 200 machines a second.
-- *the queue's process*: the most that it had resident (VmHWM), from its start and the joining of all machines on.
-- *dead*: members with a session, whose startup events are sent and that then never answer; the live ones are found among them by the round that
-  ` + "`resume`" + ` begins, and by nothing else. From ` + "`resume`" + ` on.
-- *startup event → provisioned*: the leader's own histogram, from when the machine was started, by the age that its event tells, to the committed
-  confirmation, less the helper's time.
-- *leader killed*: by SIGKILL, in the middle of its queue, until the log of another voter says that provisioning begins there.
 - *flood*: 50,000 datagrams of six kinds to both sockets, then 500,000, and 512 connections that never shake hands. The heap is
   the least of 200 readings, between which the collector runs; the goal, no growth, leaves the collector 100 kB of rounding.
 - *idle*: ten seconds after the last event. CPU is the scheduler's account of all threads over 60 s.
