@@ -109,7 +109,7 @@ func (ms *machines) stop() {
 
 // joined waits until every machine is a learner and has applied the fleet's state.
 func (ms *machines) joined(ctx context.Context) error {
-	return until(ctx, "every machine follows the fleet", func() (bool, error) {
+	return lookUntil(ctx, "every machine follows the fleet", func() (bool, error) {
 		for _, m := range ms.all {
 			if _, there := m.n.View().Member(m.id); m.n.Mode() != formation.Learner || !there {
 				return false, nil
@@ -119,8 +119,8 @@ func (ms *machines) joined(ctx context.Context) error {
 	})
 }
 
-// until looks again and again.
-func until(ctx context.Context, what string, done func() (bool, error)) error {
+// lookUntil looks again and again.
+func lookUntil(ctx context.Context, what string, done func() (bool, error)) error {
 	for began := time.Now(); ; {
 		ok, err := done()
 		if ok || err != nil {
@@ -172,7 +172,7 @@ func (n *node) queue(ctx context.Context, op string) error {
 
 // heard waits until the leader has heard so many members, itself included.
 func (n *node) heard(ctx context.Context, count int) error {
-	return until(ctx, fmt.Sprintf("the leader has heard all %d members", count), func() (bool, error) {
+	return lookUntil(ctx, fmt.Sprintf("the leader has heard all %d members", count), func() (bool, error) {
 		st, err := status[control.ClusterStatus](ctx, n, "cluster")
 		if err != nil {
 			return false, err

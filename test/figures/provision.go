@@ -420,7 +420,7 @@ func provisionFailover(ctx context.Context, m *measurer, sizes provisionSizes) e
 		if err := leader.cluster(ctx, wire.ClusterRequest{Op: "admit", ID: st.NodeID, Endpoint: fmt.Sprintf("127.0.0.1:%d", v.raft)}); err != nil {
 			return err
 		}
-		if err := until(ctx, name+" is a voter", func() (bool, error) {
+		if err := lookUntil(ctx, name+" is a voter", func() (bool, error) {
 			st, err := status[control.NodeStatus](ctx, leader, "node")
 			return err == nil && st.Voters == i+2, err
 		}); err != nil {
@@ -461,7 +461,7 @@ func provisionFailover(ctx context.Context, m *measurer, sizes provisionSizes) e
 		}
 		return time.Time{}, false
 	}
-	if err := until(ctx, "another voter provisions", func() (bool, error) {
+	if err := lookUntil(ctx, "another voter provisions", func() (bool, error) {
 		for _, v := range l.nodes[1:] {
 			if at, ok := begins(v); ok {
 				m.add("prov-failover", float64(at.Sub(killed)))
@@ -472,7 +472,7 @@ func provisionFailover(ctx context.Context, m *measurer, sizes provisionSizes) e
 	}); err != nil {
 		return err
 	}
-	return until(ctx, "the next leader finishes every machine", func() (bool, error) {
+	return lookUntil(ctx, "the next leader finishes every machine", func() (bool, error) {
 		for _, x := range ms.all {
 			if r, _ := x.n.View().Member(x.id); r.Provision.LastSuccess == 0 {
 				return false, nil
