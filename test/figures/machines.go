@@ -126,8 +126,8 @@ func lookUntil(ctx context.Context, what string, done func() (bool, error)) erro
 		if ok || err != nil {
 			return err
 		}
-		if time.Since(began) > 2*eventTimeout {
-			return fmt.Errorf("not within %s: %s", 2*eventTimeout, what)
+		if time.Since(began) > queuePatience {
+			return fmt.Errorf("not within %s: %s", queuePatience, what)
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err

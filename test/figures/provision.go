@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -83,16 +82,25 @@ func (n *node) again(ctx context.Context, flags []string) error {
 	return err
 }
 
-// times are when the node has said a message, once it has done so often enough.
+// queuePatience is how long hundreds of machines may take for one thing; on a machine that does nothing else it is seconds.
+const queuePatience = 10 * time.Minute
+
+// times are when the node has said a message, once it has done so often enough: by the log's own times.
 func (n *node) times(ctx context.Context, msg string, count int, match func(event) bool) (out []time.Time, err error) {
-	if count == 0 {
-		return nil, errors.New("nothing is waited for")
-	}
-	_, err = n.await(ctx, fmt.Sprintf("%s, %d times", msg, count), func(e event) bool {
-		if e.Msg == msg && (match == nil || match(e)) {
-			out = append(out, e.Time)
+	at := 0
+	err = lookUntil(ctx, fmt.Sprintf("%s says %q %d times", n.name, msg, count), func() (bool, error) {
+		all := n.said()
+		for ; at < len(all); at++ {
+			if e := all[at]; e.Msg == msg && (match == nil || match(e)) {
+				out = append(out, e.Time)
+			}
 		}
-		return len(out) >= count
+		select {
+		case <-n.done:
+			return false, fmt.Errorf("%s ended:\n%s", n.name, n.last())
+		default:
+			return len(out) >= count, nil
+		}
 	})
 	return out, err
 }
