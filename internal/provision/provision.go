@@ -547,6 +547,9 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 func (p *Provisioner) Quiesce(ctx context.Context) {
 	p.quiesceOnce.Do(func() {
 		p.stopping.Store(true)
+		if busy := p.busy.Load(); busy > 0 {
+			p.log.Info("this node stops: machines that are worked reach the end of their stage", "machines", busy, "at_most", StopPatience)
+		}
 		patience, cancel := context.WithTimeout(ctx, StopPatience)
 		defer cancel()
 		// After this turn of the loop nothing is started any more, so that what runs can be waited for.
