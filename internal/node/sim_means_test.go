@@ -132,3 +132,40 @@ func TestSimLeaderWithoutMeansHandsOver(t *testing.T) {
 		}
 	})
 }
+
+// TestSimStartIsToldUntilHeard: a machine that starts while nobody leads says so to every voter once somebody does, each time
+// under the next number, and is provisioned then.
+func TestSimStartIsToldUntilHeard(t *testing.T) {
+	simulate(t, 473, func(t *testing.T, s *sim) {
+		a := s.voters(3, provisioning)
+		d := s.boot(3, func(c *Config) { c.Settings.Provision.Mode = "always" })
+		s.joined(a, d)
+		s.want(10*time.Second, "it is provisioned", func() bool { return provisioned(d, a) })
+		time.Sleep(2 * time.Minute)
+		s.halt(3)
+		s.halt(1)
+		s.halt(2)
+		time.Sleep(10 * time.Second)
+		d = s.boot(3)
+		time.Sleep(30 * time.Second)
+		// Before it knows who leads it would refuse the leader that comes to work, so it says nothing yet.
+		if wants, _ := d.target.Wants(); !wants || d.target.Sequence() != 0 {
+			t.Fatalf("it wants provisioning: %v, and has said so %d times", wants, d.target.Sequence())
+		}
+		s.boot(1)
+		s.boot(2)
+		var lead *Node
+		s.want(30*time.Second, "somebody leads", func() bool { lead = s.leading(); return lead != nil })
+		// It follows again once its own wait is over, which grew while nobody led.
+		took := s.want(time.Minute, "it is provisioned by whoever leads", func() bool { return provisioned(d, lead) })
+		t.Logf("%s after the election", took)
+		// Each voter was told, in an event of its own number; the leader knows which machine it is, and no event twice.
+		if n := d.target.Sequence(); n < 2 {
+			t.Errorf("it was told %d times", n)
+		}
+		m, _ := lead.View().Member(d.id)
+		if boot := d.target.BootID(); m.Provision.BootID != hexText(boot[:]) {
+			t.Errorf("the state holds the boot %q", m.Provision.BootID)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
@@ -148,5 +149,35 @@ func TestWhoHasNotHeardOfTheElection(t *testing.T) {
 		if e := f.state("aware"); e.State != queue.StateBackingOff || e.Kind != queue.KindTransient || !strings.Contains(e.LastError, "not heard yet") {
 			t.Fatalf("%+v", e)
 		}
+	})
+}
+
+// TestOrderOfTheStart: the provisioner says that it is there, then it is paused with every metric at zero; leadership brings
+// one round within a second.
+func TestOrderOfTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		f := newFleetWith(t, Config{Workers: 1, Default: trivial}, func(d *Deps) {
+			d.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		})
+		defer f.close()
+		synctest.Wait()
+		if first, _, _ := strings.Cut(said.String(), "\n"); !strings.Contains(first, "component=provisioner") || !strings.Contains(first, "started") {
+			t.Fatalf("first it says %q", first)
+		}
+		f.want("paused", "", 1)
+		f.sync(func(now time.Time) {
+			for _, s := range f.p.Samples(now) {
+				if (s.V != 0 || s.Count != 0) && s.Metric != "pace_provision_paused" {
+					t.Errorf("%s{%s} is %g at the start", s.Metric, s.Value, s.V)
+				}
+			}
+		})
+		time.Sleep(5 * time.Minute)
+		f.want("discover_cycles_total", "", 0) // a standby asks nobody
+		f.p.Lead(true)
+		time.Sleep(time.Second)
+		f.want("discover_cycles_total", "", 1)
+		f.want("leader_changes_total", "", 1)
 	})
 }
