@@ -215,7 +215,7 @@ chmod 755 /usr/local/bin/helper; echo hello >/etc/greeting; echo PACE_PROVISION_
 DEBIAN_FRONTEND=noninteractive dpkg --force-confold -i /root/`+newVersion+`.deb`)
 	greeting := func(want string) {
 		t.Helper()
-		l.until(1, 90*time.Second, `grep -q '"greeting": "`+want+`"' /var/lib/pace-node/provisioned/current/configuration.json && pacectl queue show host1 --json | grep -q '"state":"\(held\|confirmed\)"'`)
+		l.until(1, patience, `grep -q '"greeting": "`+want+`"' /var/lib/pace-node/provisioned/current/configuration.json && pacectl queue show host1 --json | grep -q '"state":"\(held\|confirmed\)"'`)
 	}
 	greeting("hello")
 	l.same("shipped", l.try(1, "systemctl is-enabled pace-node-hooks.path; systemctl is-active pace-node-hooks.path; stat -c '%a %U' /etc/pace-node/hooks.d"), "disabled\ninactive\n755 root")
@@ -229,11 +229,11 @@ chmod 755 /etc/pace-node/hooks.d/10-picky`)
 	again := func(word string) {
 		t.Helper()
 		l.run(1, "echo '"+word+"' >/etc/greeting")
-		l.until(1, 30*time.Second, "pacectl queue reprovision host1 || pacectl queue retry host1")
+		l.until(1, patience, "pacectl queue reprovision host1 || pacectl queue retry host1")
 	}
 	shows := func(part string) {
 		t.Helper()
-		l.until(1, 90*time.Second, "pacectl queue show host1 | grep -qF '"+part+"'")
+		l.until(1, patience, "pacectl queue show host1 | grep -qF '"+part+"'")
 	}
 
 	// Nothing runs them: the operator is told what does, and the old configuration stays.
