@@ -41,7 +41,6 @@ var notMutated = map[string]string{
 	"control.ownSeries":       "names and help of series: written out in docs/metrics.md, which TestDocs compares",
 	"control.verbs":           "each verb is run by tests of its own, and TestDocs compares the pages that are made of it",
 	"config.Verbs":            "each verb is run by tests of its own, and TestDocs compares the pages that are made of it",
-	"upgrade.managers":        "how two package managers are asked, which decide",
 	"config.exitRows":         "words of the help page: TestDocs; the statuses themselves are in control.Exits",
 }
 
