@@ -61,6 +61,10 @@ func (c *Consensus) change(ctx context.Context, begin func() raft.Future) error 
 // Transfer hands leadership to another voter: to one that is named, or to the one whose log is the longest. It returns once
 // the other was told to stand for election; who leads then is seen as ever. ErrNobody where there is none to hand it to.
 func (c *Consensus) Transfer(ctx context.Context, to string) error {
+	// raft would tell whoever is sent the log to stand, a member without a vote too, which ends this leader and elects nobody.
+	if to != "" && c.Seats()[to] != fleet.SeatVoter {
+		return fmt.Errorf("%w: %q has no vote", ErrNobody, to)
+	}
 	err := c.await(ctx, func() raft.Future {
 		if to == "" {
 			return c.raft.LeadershipTransfer()

@@ -17,10 +17,19 @@ func (w *World) destroy(h *host) {
 	w.check.Replaced(h.name)
 }
 
-// hopeless reports whether the voters that a state names can't have a quorum again: too many of them are lost, or have gone
-// to other fleets.
-func (w *World) hopeless(v *fleet.View) bool {
+// hopeless reports whether the voters that a machine's log names, or its state, can't have a quorum again: too many of them
+// are lost, or have gone to other fleets.
+func (w *World) hopeless(of *host, v *fleet.View) bool {
 	left, voters := 0, v.Voters()
+	if p := of.proc; p.voter != nil { // the log counts, of which the state may not have applied the last entries
+		voters = nil
+		conf, _ := p.voter.store.conf()
+		for _, s := range conf {
+			if s.votes {
+				voters = append(voters, fleet.Member{ID: s.id})
+			}
+		}
+	}
 	for _, m := range voters {
 		for _, h := range w.hosts {
 			if own := h.disk.rec.own; h.disk.id == m.ID && own.Cluster == v.Cluster() && h.disk.log != nil && h.disk.log.epoch == v.Epoch() {
@@ -38,7 +47,7 @@ func (w *World) recoverable(h *host) bool {
 		return false
 	}
 	own, v := p.form.Own(), p.view()
-	if own.Mode != formation.Learner && own.Mode != formation.Voter || v.Cluster() != own.Cluster || !v.Holds(p.id(), p.key()) || p.leads() || !w.hopeless(v) {
+	if own.Mode != formation.Learner && own.Mode != formation.Voter || v.Cluster() != own.Cluster || !v.Holds(p.id(), p.key()) || p.leads() || !w.hopeless(h, v) {
 		return false
 	}
 	for _, o := range w.hosts {
