@@ -243,9 +243,15 @@ func (c *Consensus) settle(ctx context.Context) error {
 	defer cancel()
 	// Nobody else can vote, so there is nothing to wait for: an election timeout would only delay the start by seconds.
 	if err := c.trans.timeoutNowToSelf(ctx); err != nil {
+		if failed := c.Err(); failed != nil {
+			return failed
+		}
 		return fmt.Errorf("lead a fleet of one: %w", err)
 	}
 	if err := c.Barrier(ctx); err != nil {
+		if failed := c.Err(); failed != nil {
+			return failed // why it is closed
+		}
 		return fmt.Errorf("lead a fleet of one: %w", err)
 	}
 	// The barrier passes a command that was read and not applied: raft ends a moment later.
