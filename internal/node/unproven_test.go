@@ -64,11 +64,13 @@ func TestSimAnsweringPortBlocked(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		lines := 0
+		s.log.mu.Lock()
 		for _, line := range s.log.lines {
 			if strings.Contains(line, unprovenCondition) && strings.Contains(line, "on="+b.name) {
 				lines++
 			}
 		}
+		s.log.mu.Unlock()
 		if lines != 1 {
 			t.Errorf("it is said %d times", lines)
 		}
