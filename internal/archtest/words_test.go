@@ -13,7 +13,7 @@ import (
 )
 
 // notYet are flags that the pages name as missing, or that belong to other programs.
-var notYet = map[string]bool{"provision-pki": true, "tags": true,
+var notYet = map[string]bool{"tags": true,
 	// firewall-cmd
 	"permanent": true, "add-service": true, "reload": true,
 	// pkgutil, socketfilterfw, codesign, productsign, notarytool

@@ -43,6 +43,7 @@ var (
 	errLabel      = errors.New("a label is key=value: a key of 1 to 64 of A-Z a-z 0-9 . _ - and a value of at most 256 bytes")
 	errName       = errors.New("a name has 1 to 64 bytes, no control character, and no space at its ends")
 	errComponent  = errors.New("a component is one word of at most 64 bytes without `.`, `>`, `*`, a space or a control character")
+	errDeny       = errors.New("a pattern is one word of at most 255 bytes, as *.internal: names are matched whole, and * stands for any run of characters")
 	errIDKey      = errors.New("write it as <id>@<key>, as --print-identity and --enroll-list print it")
 	errID         = errors.New("an id is 1 to 64 of A-Z a-z 0-9 . _ -, as --cluster-status prints it")
 	errAdmit      = errors.New("write it as <id>=<host>:<port>[@<key>], as --cluster-status and --print-identity print it")
@@ -277,6 +278,14 @@ func checkAllows(values []string) error {
 func checkComponent(text string) error {
 	if len(text) > wire.MaxID || strings.ContainsAny(text, ".>* ") {
 		return errComponent
+	}
+	return nil
+}
+
+// checkDeny finds what provision.ValidateDeny does.
+func checkDeny(text string) error {
+	if len(text) > maxDeny || strings.ContainsAny(text, " \t") {
+		return errDeny
 	}
 	return nil
 }

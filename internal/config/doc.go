@@ -100,7 +100,9 @@ type ProvisionConfig struct {
 	Mode          string // auto, always, never
 	Upgrades      string // off, required, optional
 	Repository    string // of releases: a folder, or an http or https address; "" = none
-	ReleaseKey    string // minisign's text of the key that signs them; "" = none
+	PKI           bool
+	Deny          []string // patterns, beside the ones that are always denied
+	ReleaseKey    string   // minisign's text of the key that signs them; "" = none
 }
 
 // VerbCall is what was asked of the program. Name is "" for the service, a row of Verbs, or ToolVerb for pacectl with its

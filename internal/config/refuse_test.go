@@ -45,6 +45,8 @@ func checkRefused() error {
 		{"provision-helper-timeout", []string{"100ms", "10min"}, map[string]string{"99ms": "100ms to 10m", "10m1s": "100ms to 10m"}},
 		{"provision-default", []string{"/d"}, map[string]string{`x"`: "quotation"}},
 		{"provision-component", []string{"provision_mode_server", "x-y"}, map[string]string{"a.b": "component", "a>": "component", "*": "component", "a b": "component", "a\tb": "control", strings.Repeat("c", 65): "component"}},
+		{"provision-pki", []string{"true", "no"}, map[string]string{"maybe": "true or false"}},
+		{"provision-deny", []string{"*.internal", "root", "*"}, map[string]string{"": "empty", "a b": "one word", "a\tb": "control", strings.Repeat("x", 256): "255 bytes"}},
 		{"provision-mode", []string{"auto", "always", "never"}, map[string]string{"once": "one of auto, always, never"}},
 		{"provision-upgrades", []string{"off"}, map[string]string{"maybe": "one of off, required, optional", "required": "where releases come from", "optional": "where releases come from"}},
 		{"provision-repository", []string{"/srv/releases", "http://r", "https://r.example:8443/pace/"}, map[string]string{"releases": "absolute path", "ftp://r/x": "http or https", "https://a:b@r/": "with a user", "http://r/?x": "a query"}},

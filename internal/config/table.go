@@ -66,6 +66,7 @@ const (
 	maxHelperTimeout = int64(10 * time.Minute) // a lease's life: a helper beyond it answers for nothing
 	maxWorkers       = 1024                    // goroutines with a process each
 	maxQueue         = 1_000_000               // entries; some hundred megabytes
+	maxDeny          = 255                     // bytes of a pattern: no host's name is longer than 253
 	maxPort          = math.MaxUint16
 )
 
@@ -156,6 +157,13 @@ var Options = []Option{
 	{Name: "provision-component", Kind: KindText, Default: "provision_mode_server", Metavar: "word", Group: GroupProvision,
 		Help:  "the component whose startup events the leader listens for",
 		Check: checkComponent, set: func(c *Config, v []string) { c.Provision.Component = v[0] }},
+	{Name: "provision-pki", Kind: KindSwitch, Default: "false", Group: GroupProvision,
+		Help: "ask each machine for a certificate request, and hand it to the helper",
+		set:  func(c *Config, v []string) { c.Provision.PKI = truth(v[0]) }},
+	{Name: "provision-deny", Kind: KindText, Metavar: "pattern", Group: GroupProvision, Repeat: true,
+		Shown: "*.privileged.*, *.mcollective, *.choria and *.pace, which every other one is added to",
+		Help:  "names that no machine may ask a certificate for; * stands for any run of characters",
+		Check: checkDeny, set: func(c *Config, v []string) { c.Provision.Deny = slices.Clone(v) }},
 	{Name: "provision-mode", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "always", "never"}, Group: GroupProvision, Own: true,
 		Help: "whether this machine wants to be provisioned: once and when its configuration is missing, at each boot, or never",
 		set:  func(c *Config, v []string) { c.Provision.Mode = v[0] }},

@@ -125,7 +125,7 @@ func (b *leaseBook) counts() map[string]uint64 {
 }
 
 // writingSteps are the steps that change a machine; each runs only under a lease of its own.
-var writingSteps = map[string]bool{"configure": true, "restart": true, "upgrade": true, "shutdown": true}
+var writingSteps = map[string]bool{"csr": true, "configure": true, "restart": true, "upgrade": true, "shutdown": true}
 
 // lease signs one step for one machine. It needs leadership.
 func (n *Node) lease(id, step string, body []byte) ([]byte, error) {

@@ -71,7 +71,8 @@ func (n *Node) startProvisioner() error {
 // provisionConfig is the leader's side of what a machine was configured with.
 func provisionConfig(s config.ProvisionConfig) provision.Config {
 	return provision.Config{Interval: s.Interval, Workers: s.Workers, QueueCap: s.Queue, Helper: s.Helper, HelperTimeout: s.HelperTimeout, Default: s.Default, Component: s.Component,
-		Upgrades: provision.UpgradePolicy(s.Upgrades), Repository: s.Repository, ReleaseKey: s.ReleaseKey}
+		Upgrades: provision.UpgradePolicy(s.Upgrades), Repository: s.Repository, ReleaseKey: s.ReleaseKey,
+		PKI: s.PKI, Deny: s.Deny}
 }
 
 // reachable are the members that have a session, and this node itself where something can provision it. Two live machines

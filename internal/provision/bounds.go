@@ -78,6 +78,7 @@ type StepRow struct {
 // Steps is the table of steps.
 var Steps = []StepRow{
 	{queue.StageInventory, wire.StepInventory, 10 * time.Second, 2, false},
+	{queue.StageCSR, wire.StepCSR, 10 * time.Second, 2, true}, // asking twice asks for the same
 	{queue.StageShutdown, wire.StepShutdown, 10 * time.Second, 1, true},
 	// A program is fetched over a slow line, and run twice before it is taken. Half a lease's life.
 	{queue.StageUpgrade, wire.StepUpgrade, 5 * time.Minute, 1, true},

@@ -23,6 +23,8 @@ type Config struct {
 	HelperTimeout time.Duration // 0: DefaultHelperTimeout
 	Default       string        // a path to a helper's answer, or the answer itself, beginning with "{"
 	Component     string        // "": DefaultComponent
+	PKI           bool          // each machine asks for a certificate, which the helper may give it
+	Deny          []string      // patterns of names that no machine gets a certificate for, beside DefaultDeny
 	Upgrades      UpgradePolicy // "": off
 	Repository    string        // of releases; needed unless Upgrades is off
 	ReleaseKey    string        // that signs them; needed unless Upgrades is off
@@ -78,6 +80,11 @@ func (c *Config) check() error {
 	if c.Helper != "" {
 		if _, err := splitCommand(c.Helper, runtime.GOOS == "windows"); err != nil {
 			return fmt.Errorf("--provision-helper=%s: %w", quote(c.Helper), err)
+		}
+	}
+	for _, pattern := range c.Deny {
+		if err := ValidateDeny(pattern); err != nil {
+			return fmt.Errorf("--provision-deny=%s: %w", quote(pattern), err)
 		}
 	}
 	if err := ValidateComponent(c.Component); err != nil {

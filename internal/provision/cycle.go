@@ -29,6 +29,12 @@ func (p *Provisioner) cycle(r *run) (queue.Result, string) {
 	if p.boundary(r) {
 		return skipped, ""
 	}
+	if f := p.csr(r); f != nil {
+		return failed(queue.StageCSR, f), ""
+	}
+	if p.boundary(r) {
+		return skipped, ""
+	}
 	answer, failure := p.helper(r, inventory)
 	if failure != nil {
 		return queue.Result{Outcome: queue.OutcomeError, Stage: queue.StageHelper, Error: failure.Text, Permanent: failure.Permanent()}, ""

@@ -47,6 +47,7 @@ type machine struct {
 	log       []string
 	shutdown  bool
 	version   string // "": 1.0
+	csr       *wire.WorkAnswer
 	cannot    string // why it cannot be upgraded; "": it can
 	upgrade   wire.UpgradeBody
 	body      wire.ConfigureBody
@@ -359,6 +360,8 @@ func (f *fakeFleet) step(m *machine, req wire.WorkRequest) (wire.WorkAnswer, err
 		}
 		b, _ := json.Marshal(wire.Inventory{Agents: []string{}, Facts: facts, Version: cmp.Or(m.version, "1.0"), Upgradable: m.cannot == ""})
 		return wire.WorkAnswer{OK: true, Body: b}, nil
+	case "csr":
+		return *m.csr, nil
 	case "upgrade": // it comes back under its next boot id
 		if err := json.Unmarshal(req.Body, &m.upgrade); err != nil {
 			return wire.WorkAnswer{Error: err.Error()}, nil

@@ -63,6 +63,7 @@ func helperInput(r *run, inventory json.RawMessage) HelperInput {
 	}
 	return HelperInput{
 		Identity:      r.job.ID,
+		CSR:           r.csr,
 		Ed25519PubKey: HelperPubKey{PublicKey: hex.EncodeToString(r.info.Key[:])},
 		Inventory:     string(inventory),
 		Pace: HelperMachine{Attempt: r.job.Attempt, FirstSeen: first, LastError: r.job.LastError, BootID: r.bootID,

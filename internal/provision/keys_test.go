@@ -101,6 +101,7 @@ func TestMutationAnswerKeys(t *testing.T) {
 func checkSteps() error {
 	want := []StepRow{
 		{queue.StageInventory, "inventory", 10 * time.Second, 2, false},
+		{queue.StageCSR, "csr", 10 * time.Second, 2, true},
 		{queue.StageShutdown, "shutdown", 10 * time.Second, 1, true},
 		{queue.StageUpgrade, "upgrade", 5 * time.Minute, 1, true},
 		{queue.StageConfigure, "configure", 30 * time.Second, 1, true},

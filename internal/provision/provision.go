@@ -113,6 +113,7 @@ type run struct {
 	job       queue.Job
 	cfg       *Config // as it was when the machine was picked up
 	info      HelperContext
+	csr       *HelperCSR // nil without --provision-pki
 	bootID    string
 	ctx       context.Context
 	cancel    context.CancelFunc

@@ -489,7 +489,7 @@ func checkNames() error {
 	}
 	want := []string{"discovered =", "event_discovered ="}
 	for _, m := range []string{"errors", "retries"} {
-		for _, s := range []string{"probe", "inventory", "helper", "shutdown", "upgrade", "configure", "restart", "confirm"} {
+		for _, s := range []string{"probe", "inventory", "csr", "helper", "shutdown", "upgrade", "configure", "restart", "confirm"} {
 			want = append(want, m+" stage="+s)
 		}
 	}

@@ -112,6 +112,7 @@ type Stage string
 const (
 	StageProbe     Stage = "probe"
 	StageInventory Stage = "inventory"
+	StageCSR       Stage = "csr"
 	StageHelper    Stage = "helper"
 	StageShutdown  Stage = "shutdown"
 	StageUpgrade   Stage = "upgrade"
@@ -121,7 +122,7 @@ const (
 )
 
 // Stages is every stage, in the order of the cycle: the closed list of the label "stage".
-var Stages = []Stage{StageProbe, StageInventory, StageHelper, StageShutdown, StageUpgrade, StageConfigure, StageRestart, StageConfirm}
+var Stages = []Stage{StageProbe, StageInventory, StageCSR, StageHelper, StageShutdown, StageUpgrade, StageConfigure, StageRestart, StageConfirm}
 
 // Outcome is how a run ended.
 type Outcome uint8

@@ -43,6 +43,7 @@ var documents = []document{
 	doc[wire.WorkRequest]("wire-work-request", "Work request", "verb 17 Work: request"),
 	doc[wire.WorkAnswer]("wire-work-answer", "Work answer", "verb 17 Work: answer"),
 	doc[wire.Inventory]("work-inventory", "Inventory", "verb 17 Work, step inventory: body of the answer; and, as a string, in the helper's input"),
+	doc[wire.CSRAnswer]("work-csr-answer", "Certificate request", "verb 17 Work, step csr: body of the answer; and in the helper's input"),
 	doc[wire.ConfigureBody]("work-configure-body", "Configure body", "verb 17 Work, step configure: body of the request"),
 	doc[wire.ConfigureAnswer]("work-configure-answer", "Configure answer", "verb 17 Work, step configure: body of the answer"),
 	doc[wire.RestartBody]("work-restart-body", "Restart body", "verb 17 Work, step restart: body of the request"),

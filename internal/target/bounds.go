@@ -94,6 +94,8 @@ const (
 	droppedDir  = "dropped"   // one that was never taken into use, or that a hook failed with, while it is removed
 	intentFile  = "swap.json" // there while a swap is under way
 	stateFile   = "state.json"
+	// requestKeyFile holds the key of a certificate request that no configuration has answered yet.
+	requestKeyFile = "request-key.pem"
 	// hookRequestFile is what pace-node-hooks.path watches.
 	hookRequestFile = "hooks.json"
 	manifestFile    = "manifest.json"

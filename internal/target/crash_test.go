@@ -62,6 +62,12 @@ func childMain(what string) {
 	if what == "open" {
 		os.Exit(0)
 	}
+	if what == "csr" {
+		if a := tg.Work(context.Background(), wire.StepCSR, nil); !a.OK {
+			childFatal(errors.New(a.Error))
+		}
+		os.Exit(0)
+	}
 	raw, err := os.ReadFile(os.Getenv(childBodyEnv))
 	childFatal(err)
 	a := tg.Work(context.Background(), wire.StepConfigure, raw)
@@ -243,7 +249,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 
 // elsewhere are points that other tests come to: of a swap that is taken back, and of hooks.
 func elsewhere(point string) bool {
-	for _, prefix := range []string{"target.swap.back.", "target.swap.drop.", "target.swap.restore.", "target.hooks."} {
+	for _, prefix := range []string{"target.swap.back.", "target.swap.drop.", "target.swap.restore.", "target.hooks.", "target.csr."} {
 		if strings.HasPrefix(point, prefix) {
 			return true
 		}

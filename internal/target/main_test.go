@@ -227,9 +227,13 @@ func pairOf(name string) pair {
 	return p.(pair)
 }
 
-func certificateFor(name string, k crypto.Signer) string {
-	c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+func template(name string) x509.Certificate {
+	return x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Unix(1_800_000_000, 0), NotAfter: time.Unix(1_900_000_000, 0)}
+}
+
+func certificateFor(name string, k crypto.Signer) string {
+	c := template(name)
 	der, err := x509.CreateCertificate(rand.Reader, &c, &c, k.Public(), k)
 	if err != nil {
 		panic(err)

@@ -129,9 +129,14 @@ func checkPair(certificate, key string) string {
 	if why != "" {
 		return `the key "key" ` + why
 	}
-	public, ok := private.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(chain[0].PublicKey) {
+	if !belong(private, chain[0]) {
 		return `the keys "key" and "certificate" do not belong together: the first certificate must be the key's own`
 	}
 	return ""
+}
+
+// belong reports whether a certificate is for a key.
+func belong(key crypto.Signer, c *x509.Certificate) bool {
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(c.PublicKey)
 }

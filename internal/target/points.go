@@ -24,6 +24,9 @@ func points() (all []string) {
 		all = append(all, "target.state."+n)
 	}
 	around("hooks.run")
+	for _, n := range statedir.WriteSteps {
+		all = append(all, "target.csr."+n)
+	}
 	return all
 }
 

@@ -39,7 +39,7 @@ func flipRows[R any](t *testing.T, table []R, check func() error, flips map[stri
 
 // checkSteps: the steps that a machine carries out, and which of them change it.
 func checkSteps() error {
-	want := map[string]bool{"inventory": false, "configure": true, "restart": true, "shutdown": true, "upgrade": true}
+	want := map[string]bool{"inventory": false, "csr": true, "configure": true, "restart": true, "shutdown": true, "upgrade": true}
 	if len(Steps) != len(want) {
 		return fmt.Errorf("%d steps", len(Steps))
 	}
@@ -48,7 +48,7 @@ func checkSteps() error {
 		if !ok || r.Lease != lease {
 			return fmt.Errorf("%s: lease %v", step, r.Lease)
 		}
-		method := map[string]any{"inventory": (*Target).inventory, "configure": (*Target).configure, "restart": (*Target).restart, "shutdown": (*Target).shutdown, "upgrade": (*Target).upgrade}[step]
+		method := map[string]any{"inventory": (*Target).inventory, "csr": (*Target).csr, "configure": (*Target).configure, "restart": (*Target).restart, "shutdown": (*Target).shutdown, "upgrade": (*Target).upgrade}[step]
 		if reflect.ValueOf(r.run).Pointer() != reflect.ValueOf(method).Pointer() {
 			return fmt.Errorf("%s runs another step", step)
 		}

@@ -21,6 +21,7 @@ type StepRow struct {
 // Steps is the table of steps.
 var Steps = []StepRow{
 	{wire.StepInventory, false, (*Target).inventory},
+	{wire.StepCSR, true, (*Target).csr},
 	{wire.StepConfigure, true, (*Target).configure},
 	{wire.StepRestart, true, (*Target).restart},
 	{wire.StepShutdown, true, (*Target).shutdown},
@@ -133,6 +134,9 @@ func (t *Target) configure(ctx context.Context, raw json.RawMessage) (any, *refu
 		demand = t.issued
 	}
 	t.mu.Unlock()
+	if r := t.ownKey(body); r != nil {
+		return nil, r
+	}
 	if r := judge(body, setting{cluster, runtime.GOOS}); r != nil {
 		return nil, r
 	}
@@ -165,6 +169,9 @@ func (t *Target) configure(ctx context.Context, raw json.RawMessage) (any, *refu
 		t.keep()
 	}
 	t.mu.Unlock()
+	if err := t.requestAnswered(body.Key); err != nil {
+		t.log.Warn("the key of a request that was answered is not removed; the next request does it", "error", err.Error())
+	}
 	if err := t.store.finish(); err != nil {
 		t.log.Warn("what a swap needed is not removed; the next step or start does it", "error", err.Error())
 	}

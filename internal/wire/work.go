@@ -5,6 +5,7 @@ import "encoding/json"
 // Names of the steps of Work.
 const (
 	StepInventory = "inventory" // asks; the only one that needs no lease
+	StepCSR       = "csr"
 	StepConfigure = "configure"
 	StepRestart   = "restart"
 	StepShutdown  = "shutdown"
@@ -38,6 +39,13 @@ type Inventory struct {
 	MainCollective string         `json:"main_collective"`
 	Upgradable     bool           `json:"upgradable"`
 	Version        string         `json:"version"`
+}
+
+// CSRAnswer is the answer of the step csr.
+type CSRAnswer struct {
+	CSR       string `json:"csr"`        // PEM, PKCS #10
+	PublicKey string `json:"public_key"` // PEM, PKIX
+	SSLDir    string `json:"ssldir"`     // where that machine keeps what it is given for it
 }
 
 // WorkFile is one file of a configuration.

@@ -46,6 +46,8 @@ complete -c pace-node -l provision-helper -x -d 'the program that decides a mach
 complete -c pace-node -l provision-helper-timeout -x -d 'how long the helper may take'
 complete -c pace-node -l provision-default -r -F -d 'a helper'\''s answer (JSON) for every machine where no helper is given'
 complete -c pace-node -l provision-component -x -d 'the component whose startup events the leader listens for'
+complete -c pace-node -l provision-pki -d 'ask each machine for a certificate request, and hand it to the helper'
+complete -c pace-node -l provision-deny -x -d 'names that no machine may ask a certificate for; * stands for any run of characters'
 complete -c pace-node -l provision-mode -x -a 'auto always never' -d 'whether this machine wants to be provisioned: once and when its configuration is missing, at each boot, or never'
 complete -c pace-node -l provision-upgrades -x -a 'off required optional' -d 'whether the leader upgrades a machine to the version that the helper names: a failure is an error (required), or a warning and the machine is configured as it is (optional)'
 complete -c pace-node -l provision-repository -x -d 'where releases are fetched from: the whole path of a folder on each machine, or an http or https address; on a machine itself it takes the leader'\''s place'
