@@ -143,7 +143,7 @@ func refusedBodies() []refusedBody {
 		{"other key", func(b *wire.ConfigureBody) { b.Key = other.key }, ReasonPair, "do not belong together"},
 		{"key of another kind", func(b *wire.ConfigureBody) { b.Key = pkcs8(edKey()) }, ReasonPair, "do not belong together"},
 		{"chain in the wrong order", func(b *wire.ConfigureBody) { b.Certificate = other.cert + leaf.cert }, ReasonPair, "do not belong together"},
-		{"certificate alone", func(b *wire.ConfigureBody) { b.Key = "" }, ReasonPair, `no "key" for it`},
+		{"certificate alone", func(b *wire.ConfigureBody) { b.Key, b.Certificate = "", other.cert }, ReasonPair, `no "key"`},
 		{"key alone", func(b *wire.ConfigureBody) { b.Certificate = "" }, ReasonPair, `no "certificate" for it`},
 	}
 }

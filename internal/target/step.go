@@ -134,10 +134,11 @@ func (t *Target) configure(ctx context.Context, raw json.RawMessage) (any, *refu
 		demand = t.issued
 	}
 	t.mu.Unlock()
-	if r := t.ownKey(body); r != nil {
-		return nil, r
-	}
+	own := t.ownKey(body)
 	if r := judge(body, setting{cluster, runtime.GOOS}); r != nil {
+		if r.reason == ReasonPair && own != nil {
+			r = own // says more
+		}
 		return nil, r
 	}
 	files, err := plan(body)

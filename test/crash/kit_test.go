@@ -373,7 +373,7 @@ func newLane() (l *lane, err error) {
 	if l.beacons, err = freePort("udp"); err != nil {
 		return l, err
 	}
-	if l.founder, err = newMachine("founder", l.dir, l.beacons, "--provision-helper=cat "+l.document); err != nil {
+	if l.founder, err = newMachine("founder", l.dir, l.beacons, "--provision-helper=cat "+l.document, "--provision-pki"); err != nil {
 		return l, err
 	}
 	if err = l.founder.start(); err != nil {

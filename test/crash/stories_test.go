@@ -43,13 +43,13 @@ var stories = []story{
 	{name: "approved", run: approved, hits: []string{
 		"statedir.record.", "node.move.", "statedir.archive.begin.", "statedir.archive.intent.", "statedir.archive.move.",
 		"statedir.archive.sync.", "statedir.archive.name.", "node.mark.", "follow.snapshot.", "follow.log.", "follow.append.", "target.state.",
-		"node.lease.", "target.stage.", "target.intent.", "target.swap.current.", "target.swap.sync.", "target.swap.done.", "target.swap.clean."}},
+		"node.lease.", "target.csr.", "target.stage.", "target.intent.", "target.swap.current.", "target.swap.sync.", "target.swap.done.", "target.swap.clean."}},
 	{name: "approved with archives to prune", run: prunes, hits: []string{"statedir.archive.prune."}},
 	{name: "follows", run: follows, hits: []string{"follow.append."}},
 	{name: "follows over a torn log", run: tornLog, hits: []string{"follow.truncate."}},
 	{name: "far behind", run: farBehind, together: true, hits: []string{"follow.snapshot.", "follow.log."}},
 	{name: "reprovisioned", run: reprovisioned, hits: []string{
-		"node.lease.", "node.lease.@2", "target.settle.", "target.stage.", "target.intent.", "target.swap.discard.", "target.swap.previous.",
+		"node.lease.", "node.lease.@2", "node.lease.@3", "target.settle.", "target.stage.", "target.intent.", "target.swap.discard.", "target.swap.previous.",
 		"target.swap.current.", "target.swap.sync.", "target.swap.done.", "target.swap.clean.", "target.state."}},
 	{name: "a hook fails", run: hookFails, hits: []string{"target.hooks.run.", "target.swap.drop.", "target.swap.restore."}},
 	{name: "staging damaged in mid-swap", run: damagedStaging, hits: []string{"target.swap.back."}},
