@@ -151,7 +151,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 // Restore implements raft.FSM.
 func (m *machine) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
-	b, err := io.ReadAll(io.LimitReader(rc, wire.MaxSnapshot+1))
+	b, err := io.ReadAll(io.LimitReader(rc, wire.MaxState+1))
 	if err != nil {
 		return err
 	}

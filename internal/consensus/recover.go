@@ -217,7 +217,7 @@ func (r *replayed) Apply(l *raft.Log) any {
 
 // Restore implements raft.FSM.
 func (r *replayed) Restore(rc io.ReadCloser) error {
-	b, err := io.ReadAll(io.LimitReader(rc, wire.MaxSnapshot+1))
+	b, err := io.ReadAll(io.LimitReader(rc, wire.MaxState+1))
 	if err != nil {
 		return err
 	}

@@ -91,8 +91,8 @@ func soundSnapshot(dir string) (index uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if info.Size() > wire.MaxSnapshot {
-		return 0, fmt.Errorf("%s: %d bytes, and at most %d are read", stateFile, info.Size(), wire.MaxSnapshot)
+	if info.Size() > wire.MaxState {
+		return 0, fmt.Errorf("%s: %d bytes, and at most %d are read", stateFile, info.Size(), wire.MaxState)
 	}
 	state, err := os.ReadFile(path)
 	if err != nil {

@@ -189,7 +189,7 @@ func (r *runner) founderState(ctx context.Context) (FounderState, error) {
 			if err != nil {
 				return s, err
 			}
-			if p.Total > wire.MaxSnapshot || p.Offset != req.Offset || len(p.Bytes) == 0 || uint64(len(p.Bytes)) > p.Total-p.Offset {
+			if p.Total > wire.MaxState || p.Offset != req.Offset || len(p.Bytes) == 0 || uint64(len(p.Bytes)) > p.Total-p.Offset {
 				return s, errors.New("the node's answer is no part of a state")
 			}
 			s.Cluster, s.Epoch, s.Revision, s.Members = p.Cluster, p.Epoch, p.Revision, p.Members

@@ -155,7 +155,7 @@ func TestBackupFetchesTheWholeState(t *testing.T) {
 		t.Errorf("for ever: %d %q", exit, errs)
 	}
 	for name, part := range map[string]BackupPart{
-		"nothing": {Total: 5}, "too much": {Total: 2, Bytes: []byte("abc")}, "elsewhere": {Total: 9, Offset: 3, Bytes: []byte("abc")}, "without an end": {Total: wire.MaxSnapshot + 1, Bytes: []byte("abc")},
+		"nothing": {Total: 5}, "too much": {Total: 2, Bytes: []byte("abc")}, "elsewhere": {Total: 9, Offset: 3, Bytes: []byte("abc")}, "without an end": {Total: wire.MaxState + 1, Bytes: []byte("abc")},
 	} {
 		node.statusOf = func(wire.StatusRequest) (any, error) { return part, nil }
 		if exit, _, errs := (nodes{"": node}).runWith(t, call, config.Config{}, "", deps); exit != 1 || !strings.Contains(errs, "no part of a state") {

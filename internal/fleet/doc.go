@@ -12,15 +12,17 @@ import (
 	"pace-node/internal/wire"
 )
 
-// Bounds of the state. With every record at its bound a snapshot stays below MaxSnapshot, so that admission, and never
-// a snapshot, is where a fleet finds its limit; a test adds them up.
+// Bounds of the state. With every record at its bound a snapshot stays below MaxSnapshot, and what a learner keeps of it
+// below MaxLearnerSnapshot, so that admission, and never a snapshot, is where a fleet finds its limit; a test adds them up.
 const (
-	// MaxSnapshot is the most bytes of a snapshot.
-	MaxSnapshot = wire.MaxSnapshot
+	// MaxSnapshot is the most bytes of a voter's snapshot.
+	MaxSnapshot = wire.MaxState
+	// MaxLearnerSnapshot is the most bytes of a learner's: it travels in chunks.
+	MaxLearnerSnapshot = wire.MaxSnapshot
 	// MaxCommand is the most bytes of one command: an Announce is at most 16 KiB on the wire, a profile 8 KiB.
 	MaxCommand = 64 << 10
-	// MaxMembers is how many machines one fleet holds: four times the largest that the figures are measured with.
-	MaxMembers = 4000
+	// MaxMembers is how many machines one fleet holds.
+	MaxMembers = 5000
 	// MaxRevoked is how many keys stay revoked; a revocation is never dropped, so the bound is a wide one.
 	MaxRevoked = 50000
 	// MaxPreApproved is how many machines may be awaited at once.
@@ -66,5 +68,5 @@ var (
 	// ErrSnapshot: bytes that are no snapshot, or not whole.
 	ErrSnapshot = errors.New("fleet: the snapshot does not read: it is cut, damaged or of a different build; fetch it again")
 	// ErrSnapshotSize: a snapshot beyond MaxSnapshot.
-	ErrSnapshotSize = errors.New("fleet: the snapshot is larger than 64 MiB")
+	ErrSnapshotSize = errors.New("fleet: the snapshot is larger than 96 MiB")
 )

@@ -416,6 +416,13 @@ func TestSnapshotFits(t *testing.T) {
 	if total > MaxSnapshot {
 		t.Fatalf("the worst snapshot takes %d bytes, %d are allowed (a member %d)", total, MaxSnapshot, size(m))
 	}
+	bare := m
+	bare.Provision = Provision{}
+	learner := (MaxMembers-1)*size(bare) + size(m) + MaxRevoked*size(Revocation{Revision: 1 << 63}) + 3*2*Settings[2].Max + 1024
+	if learner > MaxLearnerSnapshot {
+		t.Fatalf("a learner's worst snapshot takes %d bytes, %d are allowed (a member %d)", learner, MaxLearnerSnapshot, size(bare))
+	}
+	t.Logf("a learner's: %d of %d bytes; a member %d", learner, MaxLearnerSnapshot, size(bare))
 	t.Logf("worst snapshot: %d of %d bytes; a member %d", total, MaxSnapshot, size(m))
 }
 

@@ -375,7 +375,7 @@ func (g *gather) add(c *wire.SnapshotChunk) ([]byte, error) {
 	if c.Index != g.next || c.Count != g.count || c.Epoch != g.epoch || c.Revision != g.revision || c.Digest != g.digest {
 		return nil, errMalformed
 	}
-	if len(g.bytes)+len(c.Bytes) > fleet.MaxSnapshot {
+	if len(g.bytes)+len(c.Bytes) > fleet.MaxLearnerSnapshot {
 		return nil, fleet.ErrSnapshotSize
 	}
 	g.bytes = append(g.bytes, c.Bytes...)

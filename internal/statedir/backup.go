@@ -47,7 +47,7 @@ const (
 	maxLanes  = 16
 
 	// maxBackup bounds the file: a snapshot, a record, and little more.
-	maxBackup = wire.MaxSnapshot + maxRecordBytes + 1<<20
+	maxBackup = wire.MaxState + maxRecordBytes + 1<<20
 	// maxBackupLine is what the first line may have.
 	maxBackupLine = 512
 )
@@ -250,7 +250,7 @@ func (b *Backup) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(b.State) > wire.MaxSnapshot {
+	if len(b.State) > wire.MaxState {
 		return nil, fmt.Errorf("%w: the state has %d bytes", ErrBackup, len(b.State))
 	}
 	out := binary.BigEndian.AppendUint32(nil, uint32(len(head)))

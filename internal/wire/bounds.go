@@ -18,8 +18,10 @@ const (
 	// signed dissolve order travels in the text and takes up to 3,800.
 	MaxErrorText = 4096
 	MaxErrorHint = 1024
-	// MaxSnapshot is the whole of a snapshot over all its chunks.
+	// MaxSnapshot is the whole of a snapshot over all its chunks: what a learner keeps of a fleet.
 	MaxSnapshot = 64 << 20
+	// MaxState is the whole of what a voter keeps of it: in its own store, from voter to voter, and in a backup.
+	MaxState = 96 << 20
 	// MaxSnapshotChunks bounds the chunk numbers: MaxSnapshot in chunks of 16 KiB.
 	MaxSnapshotChunks = MaxSnapshot / (16 << 10)
 	// MaxAnswer is the ceiling of one answer or push frame.
