@@ -144,6 +144,7 @@ func (n *Node) established(now time.Time) {
 func (n *Node) confirmOwn(m fleet.Member) {
 	p := m.Provision
 	if len(p.Outcomes) == 0 {
+		n.confirmed = "nothing yet"
 		return
 	}
 	last := p.Outcomes[len(p.Outcomes)-1]
@@ -151,8 +152,14 @@ func (n *Node) confirmOwn(m fleet.Member) {
 	if mark == n.confirmed {
 		return
 	}
-	n.confirmed = mark
-	if last.Result == "provisioned" && p.ConfigDigest != "" && p.ConfigDigest == n.target.Digest() {
+	confirms := last.Result == "provisioned"
+	same := p.ConfigDigest != "" && p.ConfigDigest == n.target.Digest()
+	// The digest may come a moment after the outcome, with this machine's announcement. What the first view of this process
+	// holds is of before, and waits for none.
+	if n.confirmed == "" || same || !confirms {
+		n.confirmed = mark
+	}
+	if confirms && same {
 		n.target.Confirmed(p.ConfigDigest)
 	}
 }
