@@ -52,6 +52,7 @@ type Provision struct {
 	Attempts     int       `json:"attempts,omitempty"`
 	Due          int64     `json:"due,omitempty"`          // Unix seconds; 0 = not waiting
 	LastSuccess  int64     `json:"last_success,omitempty"` // Unix seconds
+	FirstSeen    int64     `json:"first_seen,omitempty"`   // Unix seconds; 0: not since the last success
 	BootID       string    `json:"boot_id,omitempty"`      // 32 hex digits
 	BootCounter  uint64    `json:"boot_counter,omitempty"` // its first eight bytes
 	Sequence     uint64    `json:"sequence,omitempty"`     // of the last startup event
@@ -72,7 +73,7 @@ type Outcome struct {
 
 // IsZero reports whether nothing is recorded.
 func (p *Provision) IsZero() bool {
-	return p.Stage == "" && p.LastError == "" && p.ErrorKind == "" && p.Attempts == 0 && p.Due == 0 && p.LastSuccess == 0 &&
+	return p.Stage == "" && p.LastError == "" && p.ErrorKind == "" && p.Attempts == 0 && p.Due == 0 && p.LastSuccess == 0 && p.FirstSeen == 0 &&
 		p.BootID == "" && p.BootCounter == 0 && p.Sequence == 0 && p.ConfigDigest == "" && p.Component == "" && !p.Parked && !p.Asked &&
 		len(p.Outcomes) == 0
 }

@@ -150,6 +150,9 @@ func (p *Provisioner) found(now time.Time, all []heard) {
 			p.log.Warn("member answers under another id", "id", h.asked, "answered_as", wire.Printable(h.answer.ID))
 		case h.answer.Wants:
 			p.noteWhy(h.asked, h.answer.Why)
+			if w := p.awaiting[h.asked]; w != nil && w.taken {
+				p.confirm(now, h.asked, &wire.Announce{Component: h.answer.Component, ConfigDigest: h.answer.ConfigDigest})
+			}
 			made := h.at
 			if made.After(now) {
 				made = now

@@ -55,6 +55,64 @@ func TestANewLeaderGoesOn(t *testing.T) {
 	})
 }
 
+// TestANewLeaderConfirms: a machine that has its configuration when its leader goes is not configured again. The next leader
+// hears from it, by its announcement or by its answer to the first round, and commits the confirmation; what it says otherwise
+// confirms nothing. When it was first seen is kept.
+func TestANewLeaderConfirms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f *fakeFleet
+		f = newFleetWith(t, Config{Workers: 2, Default: trivial}, func(d *Deps) {
+			d.Load = func() map[string]fleet.Provision { f.mu.Lock(); defer f.mu.Unlock(); return maps.Clone(f.records) }
+		})
+		defer f.close()
+		for _, id := range []string{"asked", "says", "other"} {
+			f.add(id, func(m *machine) {
+				m.mute = true
+				m.fail["inventory"] = func(n int) error {
+					if n == 1 {
+						return errors.New("lost")
+					}
+					return nil
+				}
+			})
+		}
+		first := time.Now()
+		f.p.Lead(true)
+		time.Sleep(20 * time.Second) // each failed once, is configured, and the state says so
+		f.want("provisioned_total", "", 0)
+		for _, id := range []string{"asked", "says", "other"} {
+			if rec := f.records[id]; StateOf(rec) != queue.StateHeld || rec.FirstSeen != first.Unix() {
+				t.Fatalf("%s: %+v", id, rec)
+			}
+		}
+		f.p.Lead(false)
+		f.with("says", func(m *machine) { m.component = DefaultComponent }) // it has not come so far when it is asked
+		f.with("other", func(m *machine) { m.digest = bootID(9) })
+		f.p.Lead(true)
+		f.provisioned(1, time.Second)
+		if e := f.state("asked"); e.State != queue.StateConfirmed {
+			t.Fatalf("%+v", e)
+		}
+		f.p.Announce("says", wire.Announce{Component: ComponentServer, ConfigDigest: f.records["says"].ConfigDigest})
+		f.provisioned(2, time.Second)
+		for _, id := range []string{"asked", "says"} {
+			if n := f.get(id).asked["configure"]; n != 1 {
+				t.Errorf("%s was configured %d times", id, n)
+			}
+			if rec := f.records[id]; rec.FirstSeen != 0 || rec.LastSuccess == 0 {
+				t.Errorf("%s: %+v", id, rec)
+			}
+		}
+		f.want("sighting_to_done_seconds", "", 0) // this leader has not seen the beginning
+		time.Sleep(queue.DefaultHold)
+		if e := f.state("other"); e.State != queue.StateUnconfirmed || e.FirstSeen.Unix() != first.Unix() {
+			t.Fatalf("%+v", e)
+		}
+		f.with("other", func(m *machine) { m.mute = false })
+		f.provisioned(3, 2*queue.BackoffFirst)
+	})
+}
+
 // TestAWishOutlivesTheLeader: an operator is answered once the state holds what was asked for, and the next leader does it,
 // though the machine itself wants nothing.
 func TestAWishOutlivesTheLeader(t *testing.T) {

@@ -145,9 +145,6 @@ func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time)
 		if p.failing {
 			p.checkFailing()
 		}
-		if p.failing {
-			p.checkFailing()
-		}
 		p.after(now)
 	})
 	switch {

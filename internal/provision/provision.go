@@ -127,10 +127,10 @@ type run struct {
 // pending is a held machine that has to confirm.
 type pending struct {
 	digest     string
-	made       time.Time
-	bootID     string
+	made       time.Time // zero: another leader saw it
 	component  string
 	committing bool
+	taken      bool // taken over from another leader, to whom it may have said it already
 }
 
 // worker takes one machine at a time: it is handed one only while it is idle, so nothing waits in its channel.
@@ -242,6 +242,9 @@ func (p *Provisioner) gained(now time.Time) {
 			}
 			p.events[id] = eventMark{rec.BootCounter, rec.Sequence}
 			p.deps.Queue.Load(now, known(id, rec, now))
+			if awaits(rec) && p.deps.Queue.AwaitsConfirm(id) {
+				p.awaiting[id] = &pending{digest: rec.ConfigDigest, taken: true}
+			}
 		}
 	}
 	// Nothing begins before the first look at what there is to provision with, or machines would fail for want of it.
@@ -511,7 +514,9 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 			return
 		}
 		delete(p.awaiting, id)
-		p.m.sightingToDone.observe(now.Sub(w.made))
+		if !w.made.IsZero() {
+			p.m.sightingToDone.observe(now.Sub(w.made))
+		}
 		if p.failing {
 			p.checkFailing()
 		}

@@ -18,7 +18,7 @@ func (p *Provisioner) provision(now time.Time, id string) fleet.Provision {
 	e, _ := p.deps.Queue.Entry(id)
 	mark := p.events[id]
 	out := fleet.Provision{Stage: string(e.Stage), LastError: fit(e.LastError, fleet.MaxLastError), ErrorKind: string(e.Kind),
-		Attempts: e.Attempt, LastSuccess: unixSeconds(e.LastSuccess), BootID: e.BootID, BootCounter: bootCounter(e.BootID),
+		Attempts: e.Attempt, LastSuccess: unixSeconds(e.LastSuccess), FirstSeen: unixSeconds(e.FirstSeen), BootID: e.BootID, BootCounter: bootCounter(e.BootID),
 		Sequence: mark.sequence, Parked: e.State == queue.StateParked, Asked: e.Asked}
 	if mark.boot > out.BootCounter {
 		out.BootCounter = mark.boot
@@ -42,7 +42,7 @@ func (p *Provisioner) provision(now time.Time, id string) fleet.Provision {
 // confirmRecord makes of a held machine's record the one that is committed when it confirms.
 func confirmRecord(rec *fleet.Provision, now time.Time, w *pending) {
 	rec.Stage, rec.LastError, rec.ErrorKind, rec.Attempts, rec.Due, rec.Parked = string(queue.StageConfirm), "", "", 0, 0, false
-	rec.LastSuccess, rec.ConfigDigest, rec.Component = unixSeconds(now), w.digest, w.component
+	rec.LastSuccess, rec.FirstSeen, rec.ConfigDigest, rec.Component = unixSeconds(now), 0, w.digest, w.component
 	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: unixSeconds(now), Stage: string(queue.StageConfirm), Result: queue.PastProvisioned})
 	if over := len(rec.Outcomes) - fleet.MaxOutcomes; over > 0 {
 		rec.Outcomes = rec.Outcomes[over:]
@@ -59,7 +59,12 @@ func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 	for _, o := range rec.Outcomes {
 		k.History = append(k.History, queue.Past{At: time.Unix(o.At, 0), Outcome: o.Result, Stage: queue.Stage(o.Stage), Error: o.Error})
 	}
-	k.State = StateOf(rec)
+	if rec.FirstSeen > 0 {
+		k.FirstSeen = time.Unix(rec.FirstSeen, 0)
+	}
+	if k.State = StateOf(rec); k.State == queue.StateHeld && !awaits(rec) {
+		k.State = queue.StateNone // it was told to shut down, and whether it came back the first round shows
+	}
 	if rec.Due > 0 {
 		// Of another leader's clock: a skew moves it, the bound of the wait holds it.
 		k.DueIn = time.Unix(rec.Due, 0).Sub(now)
@@ -68,6 +73,12 @@ func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 		}
 	}
 	return k
+}
+
+// awaits reports whether a machine's last run ended well and its confirmation is not in the fleet's state.
+func awaits(rec fleet.Provision) bool {
+	n := len(rec.Outcomes)
+	return n > 0 && rec.Outcomes[n-1].Result == queue.OutcomeSuccess.String() && rec.ConfigDigest != ""
 }
 
 func unixSeconds(t time.Time) int64 {

@@ -178,7 +178,7 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 	}
 	delete(p.awaiting, id)
 	if res.Outcome == queue.OutcomeSuccess {
-		p.awaiting[id] = &pending{digest: digest, made: r.job.Made, bootID: r.bootID}
+		p.awaiting[id] = &pending{digest: digest, made: r.job.Made}
 	}
 	if res.Outcome == queue.OutcomeError || p.failing {
 		p.checkFailing()

@@ -78,13 +78,14 @@ func (q *Queue) Entries() []Entry {
 // Known is what a new leader takes over of one machine from the voters' state.
 type Known struct {
 	ID          string
-	State       State         // backing off, deferred, parked, confirmed, unconfirmed or none
+	State       State         // backing off, deferred, parked, confirmed, unconfirmed, held for its confirmation, or none
 	DueIn       time.Duration // until it is due; below 0 is 0, above RetryAfterMax is cut
 	Attempts    int
 	Stage       Stage
 	LastError   string
 	Kind        ErrorKind
 	LastSuccess time.Time
+	FirstSeen   time.Time // zero: now
 	BootID      string
 	Asked       bool   // a person asked for a run, and none was confirmed since
 	History     []Past // oldest first
@@ -96,7 +97,10 @@ func (q *Queue) Load(now time.Time, k Known) {
 		return
 	}
 	m := &memory{attempts: k.Attempts, lastError: cut(k.LastError), kind: k.Kind, success: k.LastSuccess,
-		firstSeen: now, bootID: k.BootID, asked: k.Asked, history: slices.Clone(k.History)}
+		firstSeen: k.FirstSeen, bootID: k.BootID, asked: k.Asked, history: slices.Clone(k.History)}
+	if m.firstSeen.IsZero() && k.State != StateConfirmed {
+		m.firstSeen = now
+	}
 	if k.Stage != "" {
 		m.stage = knownStage(k.Stage)
 	}
@@ -115,6 +119,12 @@ func (q *Queue) Load(now time.Time, k Known) {
 		m.state, m.deferrals = k.State, max(k.Attempts, 1)
 	case StateConfirmed:
 		m.state = k.State
+	case StateHeld: // it has its configuration, and may have said so to nobody: the whole hold begins anew
+		q.gen++
+		e := &entry{held: q.gen, holdEnds: now.Add(q.cfg.Hold), holdBoot: k.BootID, bootID: k.BootID, confirms: true, after: StateUnconfirmed}
+		q.entries[k.ID], m.unconf = e, max(k.Attempts-1, 0)
+		q.holds.set(e.holdEnds, k.ID)
+		return
 	}
 	switch {
 	case m.state == StateParked:

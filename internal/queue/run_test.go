@@ -413,6 +413,40 @@ func TestLoadGoesOn(t *testing.T) {
 	state(t, q, "c", StateConfirmed)
 }
 
+// TestLoadGoesOnHolding: what has its configuration and has not confirmed is awaited by the next leader too, for a whole
+// hold; it is not worked a second time, and has failed once where nothing is heard of it.
+func TestLoadGoesOnHolding(t *testing.T) {
+	q := leading(10)
+	for _, id := range []string{"a", "b", "c"} {
+		q.Load(t0, Known{ID: id, State: StateHeld, Attempts: 2, FirstSeen: t0.Add(-time.Hour), BootID: bootA, Asked: true})
+	}
+	sound(t, q)
+	if q.Waiting() != 3 || !q.AwaitsConfirm("a") {
+		t.Fatalf("%d in the map", q.Waiting())
+	}
+	state(t, q, "a", StateHeld)
+	add(t, q, t0, seen("a", t0), Duplicate)
+	if due, _ := q.Tick(t0.Add(time.Second)); len(due) != 0 {
+		t.Fatalf("due %v", due)
+	}
+	if !q.Confirmed(t0.Add(time.Second), "a") {
+		t.Fatal("its confirmation is awaited by nobody")
+	}
+	// Rule 5 holds for a hold that was taken over.
+	add(t, q, t0.Add(2*time.Second), Sighting{ID: "c", Made: t0.Add(2 * time.Second), Source: SourceEvent, BootID: bootB, Wants: true}, HoldEnded)
+	if _, late := q.Tick(t0.Add(DefaultHold - time.Nanosecond)); len(late) != 0 {
+		t.Fatalf("unconfirmed %v", late)
+	}
+	if _, late := q.Tick(t0.Add(DefaultHold)); !slices.Equal(late, []string{"b"}) {
+		t.Fatalf("unconfirmed %v", late)
+	}
+	state(t, q, "b", StateUnconfirmed)
+	if e, _ := q.Entry("b"); e.Attempt != 2 || !e.FirstSeen.Equal(t0.Add(-time.Hour)) {
+		t.Fatalf("%+v", e)
+	}
+	sound(t, q)
+}
+
 // TestLoadCarriesAWish: what a person asked for the leader of before runs under the next one, without counting as a retry;
 // what has failed since waits its time, and what was parked waits for a person.
 func TestLoadCarriesAWish(t *testing.T) {
