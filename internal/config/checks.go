@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -52,6 +53,7 @@ var (
 	errService    = errors.New("a service's name is 1 to 64 of A-Z a-z 0-9 . _ -, and begins with a letter or digit")
 	errAllow      = errors.New("it is not an address or a network, as in 10.1.2.3, 10.0.0.0/8 or fd00::/8")
 	errAllowAll   = errors.New("that is everybody, as leaving it out is; name the networks that may reach this machine")
+	errAnswer     = errors.New("it begins with { as a helper's answer does, and is not one JSON document: a shell takes the quotation marks unless the whole stands in single quotes; or write it to a file and give its path")
 	errCommand    = errors.New("a quotation mark in it is not closed")
 )
 
@@ -114,6 +116,19 @@ func parseSwitch(text string) (bool, error) {
 func checkPath(text string) error {
 	if strings.Contains(text, `"`) {
 		return errQuote
+	}
+	return nil
+}
+
+// inlineAnswer reports whether a value is a helper's answer itself and no path.
+func inlineAnswer(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
+
+func checkAnswer(text string) error {
+	if !inlineAnswer(text) {
+		return checkPath(text)
+	}
+	if !json.Valid([]byte(text)) {
+		return errAnswer
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func (c *Config) Keep(absolute func(string) (string, error)) ([]Kept, error) {
 		values = slices.Clone(values)
 		if o.Kind == KindPath {
 			for i := range values {
+				if o.Name == "provision-default" && inlineAnswer(values[i]) {
+					continue // no path
+				}
 				path, err := absolute(values[i])
 				if err != nil {
 					return nil, &RefusedError{Where: onLine, Key: "--" + o.Name, Value: values[i], Why: err.Error(), Remedy: "give the whole path", Err: err}

@@ -12,13 +12,14 @@ import (
 func TestKeep(t *testing.T) {
 	c := mustParse(t, sources{
 		args: []string{"--install-service", "--json", "--state-dir=rel", "--fleet-seed=a", "--fleet-seed=[::1]:9", "--label=site=main hall", "--discovery=",
-			"--discovery-loopback", "--firewall-allow=10.0.0.0/8", "--service-name=Pace2", "--listen=:7000"},
+			"--discovery-loopback", "--firewall-allow=10.0.0.0/8", `--provision-default={"shutdown":true}`, "--service-name=Pace2", "--listen=:7000"},
 		env: map[string]string{"PACE_LISTEN_RAFT": ":7001"}, stored: map[string]string{"PACE_NAME": "n"},
 	})
 	got, err := c.Keep(func(path string) (string, error) { return "/cwd/" + path, nil })
 	want := []Kept{
 		{"PACE_STATE_DIR", []string{"/cwd/rel"}, false}, {"PACE_LABEL", []string{"site=main hall"}, true}, {"PACE_LISTEN", []string{":7000"}, false},
 		{"PACE_DISCOVERY", []string{""}, false}, {"PACE_DISCOVERY_LOOPBACK", []string{"true"}, false}, {"PACE_FLEET_SEED", []string{"a", "[::1]:9"}, true},
+		{"PACE_PROVISION_DEFAULT", []string{`{"shutdown":true}`}, false}, // no path
 		{"PACE_SERVICE_NAME", []string{"Pace2"}, false}, {"PACE_FIREWALL_ALLOW", []string{"10.0.0.0/8"}, true},
 	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {

@@ -36,7 +36,20 @@ func CheckProfile(options map[string]string) error {
 			return err
 		}
 	}
+	if u := options["provision-upgrades"]; sourceless(u, options["provision-repository"], options["provision-release-key"]) {
+		return unsourced(u)
+	}
 	return nil
+}
+
+// sourceless reports whether upgrades are asked for and nothing says where they come from, or who signs them.
+func sourceless(upgrades, repository, key string) bool {
+	return upgrades != "" && upgrades != "off" && (repository == "" || key == "")
+}
+
+func unsourced(upgrades string) *RefusedError {
+	return &RefusedError{Where: ProfileName, Key: "provision-upgrades", Value: upgrades, Why: "nothing says where releases come from and who signs them",
+		Remedy: "put provision-repository and provision-release-key into the profile too"}
 }
 
 func checkProfiled(name, text string) error {
@@ -80,6 +93,11 @@ func (c *Config) WithProfile(options map[string]string) (out ProvisionConfig, fa
 		}
 		o := profiled(name)
 		o.set(&with, o.split(options[name]))
+	}
+	// Together they may say what none says alone, where a machine was given one of them itself.
+	if p := &with.Provision; sourceless(p.Upgrades, p.Repository, p.ReleaseKey) {
+		faults = append(faults, unsourced(p.Upgrades))
+		p.Upgrades = "off"
 	}
 	return with.Provision, faults
 }

@@ -30,6 +30,11 @@ func TestCheckProfile(t *testing.T) {
 	}{
 		{"provision-helper", "/opt/helper --site 'a b'", ""},
 		{"provision-interval", "90s", ""},
+		{"provision-pki", "true", ""},
+		{"provision-pki", "maybe", "provision-pki"},
+		{"provision-deny", "*.lan", ""},
+		{"provision-default", `{"configuration":{"role":"web"}}`, ""},
+		{"provision-default", `{"configuration"`, "not one JSON"},
 		{"provision-workers", "8", ""},
 		{"provision-interval", "59s", "provision-interval"},
 		{"provision-workers", "0", "provision-workers"},
@@ -48,6 +53,37 @@ func TestCheckProfile(t *testing.T) {
 		if err != nil && (!errors.As(err, &refused) || refused.Way() == "" || refused.Where != ProfileName) {
 			t.Errorf("%s=%q: %#v", c.name, c.value, err)
 		}
+	}
+}
+
+// TestProfileNeedsASourceOfReleases: upgrades without a repository and a key are refused when they are set. A voter that
+// finds them all the same leaves upgrades off, and follows the rest.
+func TestProfileNeedsASourceOfReleases(t *testing.T) {
+	whole := map[string]string{"provision-upgrades": "required", "provision-repository": "/srv/releases", "provision-release-key": releaseKey, "provision-helper": "/fleet"}
+	if err := CheckProfile(whole); err != nil {
+		t.Fatal(err)
+	}
+	for _, less := range []string{"provision-repository", "provision-release-key"} {
+		profile := maps.Clone(whole)
+		delete(profile, less)
+		var refused *RefusedError
+		if err := CheckProfile(profile); !errors.As(err, &refused) || refused.Key != "provision-upgrades" || !strings.Contains(refused.Way(), less) {
+			t.Errorf("without %s: %v", less, err)
+		}
+		c, _, err := Parse(nil, func(string) (string, bool) { return "", false }, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, faults := c.WithProfile(profile)
+		if got.Upgrades != "off" || got.Helper != "/fleet" || len(faults) != 1 || !strings.Contains(faults[0].Error(), "provision-upgrades") {
+			t.Errorf("without %s: %+v, %v", less, got, faults)
+		}
+	}
+	profile := maps.Clone(whole)
+	profile["provision-upgrades"] = "off"
+	delete(profile, "provision-repository")
+	if err := CheckProfile(profile); err != nil {
+		t.Error(err)
 	}
 }
 

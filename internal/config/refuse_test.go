@@ -43,7 +43,7 @@ func checkRefused() error {
 		{"provision-queue", []string{"1", "1000000"}, map[string]string{"0": "1 to 1000000", "1000001": "1 to 1000000", "9999999999999999999": "1 to 1000000"}},
 		{"provision-helper", []string{"/bin/h", `/bin/h "a b" 'c"d' e\"f`}, map[string]string{`/bin/h "a`: "not closed", "h 'a": "not closed"}},
 		{"provision-helper-timeout", []string{"100ms", "10min"}, map[string]string{"99ms": "100ms to 10m", "10m1s": "100ms to 10m"}},
-		{"provision-default", []string{"/d"}, map[string]string{`x"`: "quotation"}},
+		{"provision-default", []string{"/d", `{"configuration":{"role":"web"}}`, ` {"shutdown":true}`}, map[string]string{`x"`: "quotation", `{configuration:{role:web}}`: "single quotes", `{"a":1}{`: "not one JSON"}},
 		{"provision-component", []string{"provision_mode_server", "x-y"}, map[string]string{"a.b": "component", "a>": "component", "*": "component", "a b": "component", "a\tb": "control", strings.Repeat("c", 65): "component"}},
 		{"provision-pki", []string{"true", "no"}, map[string]string{"maybe": "true or false"}},
 		{"provision-deny", []string{"*.internal", "root", "*"}, map[string]string{"": "empty", "a b": "one word", "a\tb": "control", strings.Repeat("x", 256): "255 bytes"}},
