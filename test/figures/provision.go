@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"pace-node/internal/control"
@@ -173,15 +172,6 @@ func (m *measurer) rate(ctx context.Context, id string, leader *node, ms *machin
 		m.add("prov-cpu-machines", (ownCPU()-own)/float64(count))
 	}
 	return nil
-}
-
-// ownCPU is the processor time of this process, nanoseconds.
-func ownCPU() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return float64(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // provisionLive measures the rate with a helper and with a default, and the leader's memory.
