@@ -16,6 +16,7 @@ const (
 	VerbAdmit                                  // --cluster-admit=<id>=<host>:<port>[@<key>]
 	VerbForget                                 // --cluster-forget=<id>
 	VerbLeave                                  // pacectl fleet leave, of the machine itself
+	VerbPreApprove                             // a line of a list of machines that are to come; it changes no member
 )
 
 // Subject is what the roster holds under the id that a verb names.
@@ -82,6 +83,7 @@ const (
 	hintList   = "pacectl member list"
 	hintVoter  = "make another member a voter first: pace-node --cluster-admit=<id>=<host>:<port>"
 	hintWait   = "wait until it is gone: pacectl member list"
+	hintAlone  = "to re-key that machine, name it alone: pace-node --cluster-admit-learner=<id>@<key>"
 	textRevoke = "the key named for %s is revoked and is never admitted again"
 	textOther  = "the key named for %s is another member's"
 )
@@ -141,6 +143,15 @@ var MembershipRules = []MembershipRule{
 	{VerbLeave, SubjectVoter, KeyAny, DoLeaveVotersFirst, "%s is taken out of consensus, then leaves", ""},
 	{VerbLeave, SubjectOnlyVoter, KeyAny, DoRefuse, "%s is the last voter of its fleet and can't leave it", "forget the others first: pacectl member list"},
 	{VerbLeave, SubjectLeaving, KeyAny, DoRemove, "%s has left; its key is not revoked", ""},
+
+	// A list may be the whole inventory: whoever is in the fleet already stays what it is, voters too.
+	{VerbPreApprove, SubjectAny, KeyRevoked, DoRefuse, textRevoke, hintReset},
+	{VerbPreApprove, SubjectAny, KeyForeign, DoRefuse, textOther, hintList},
+	{VerbPreApprove, SubjectUnknown, KeyOther, DoPreApprove, "%s is admitted as soon as it asks", ""},
+	{VerbPreApprove, SubjectAwaited, KeyOther, DoPreApprove, "%s is admitted as soon as it asks", ""},
+	{VerbPreApprove, SubjectLeaving, KeyAny, DoRefuse, "%s is being forgotten", hintWait},
+	{VerbPreApprove, SubjectAny, KeySame, DoNothing, "%s is a member already", ""},
+	{VerbPreApprove, SubjectAny, KeyOther, DoRefuse, "%s is a member under another key, which a list does not change", hintAlone},
 }
 
 // noRule is what a verb gets that no row fits, which the table's test excludes.

@@ -64,6 +64,14 @@ var membershipCells = []struct {
 	{VerbLeave, SubjectVoter, "vvvvv"},
 	{VerbLeave, SubjectOnlyVoter, "RRRRR"},
 	{VerbLeave, SubjectLeaving, "xxxxx"},
+	// Lines of a list of machines that are to come: no member is changed by one.
+	{VerbPreApprove, SubjectUnknown, "..pRR"},
+	{VerbPreApprove, SubjectAwaited, "..pRR"},
+	{VerbPreApprove, SubjectLearner, ".-RRR"},
+	{VerbPreApprove, SubjectPending, ".-RRR"},
+	{VerbPreApprove, SubjectVoter, ".-RRR"},
+	{VerbPreApprove, SubjectOnlyVoter, ".-RRR"},
+	{VerbPreApprove, SubjectLeaving, ".RRRR"},
 }
 
 var cellActions = map[byte]MembershipAction{'R': DoRefuse, '-': DoNothing, 'p': DoPreApprove, 's': DoPreApproveSeat, 'P': DoPromote,
@@ -94,7 +102,7 @@ func TestMembershipRules(t *testing.T) {
 	if err := checkMembershipRules(); err != nil {
 		t.Fatal(err)
 	}
-	if len(membershipCells) != 4*7 {
+	if len(membershipCells) != 5*7 {
 		t.Fatal("a verb or a subject is missing")
 	}
 }
@@ -165,6 +173,10 @@ func TestDecide(t *testing.T) {
 		{"forget the leaving", several, VerbForget, "n-0003", nil, "", DoLeaveVotersFirst, "", "already"},
 		{"the leaving leaves", several, VerbLeave, "n-0003", nil, "", DoLeaveVotersFirst, "", "already"},
 		{"forget one that leaves by itself", several, VerbForget, "n-0004", nil, "", DoLeaveVotersFirst, KindSetRole, "already"},
+		{"a voter in a list stays one", several, VerbPreApprove, "n-0001", k(1), "", DoNothing, "", "a member already"},
+		{"the only voter in a list stays it", s, VerbPreApprove, "n-a", k(0), "", DoNothing, "", "a member already"},
+		{"a learner in a list keeps its key", s, VerbPreApprove, "n-0001", k(9), "", DoRefuse, "", "does not change"},
+		{"a machine in a list that is to come", s, VerbPreApprove, "n-0009", k(9), "", DoPreApprove, KindPreApprove, "as soon as it asks"},
 		{"admit the leaving", several, VerbAdmit, "n-0003", nil, "", DoRefuse, "", "being forgotten"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

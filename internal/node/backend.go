@@ -333,21 +333,49 @@ func (n *Node) decide(ctx context.Context, v *fleet.View, verb fleet.MembershipV
 	return ans, nil
 }
 
+// preApproveAll takes a list of machines that are to come. Who is in the fleet already stays what it is, so that a whole
+// inventory may be given, and given again.
 func (n *Node) preApproveAll(ctx context.Context, lines []string, by string, at int64) (wire.ClusterAnswer, error) {
-	var out wire.ClusterAnswer
+	v := n.view.Load()
+	out := wire.ClusterAnswer{Revision: v.Revision()}
+	awaited, members := 0, 0
 	for i, line := range lines {
 		id, key, err := identity.ParseAdmit(line)
 		if err != nil {
-			return out, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("line %d: %v", i+1, err), "each line is <id>@<key>; the lines before it are recorded")
+			return out, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("line %d: %v", i+1, err), "each line is <id>@<key>; "+recorded(i))
 		}
-		ans, err := n.decide(ctx, n.view.Load(), fleet.VerbAdmitLearner, wire.ClusterRequest{ID: id, Key: key.String()}, by, at)
+		if _, already := v.Awaited(id, key); already { // perhaps with a seat, which it keeps
+			awaited++
+			continue
+		}
+		if m, ok := v.Member(id); ok && m.Key == key {
+			members++
+		} else {
+			awaited++
+		}
+		ans, err := n.decide(ctx, n.view.Load(), fleet.VerbPreApprove, wire.ClusterRequest{ID: id, Key: key.String()}, by, at)
+		var refused *wire.Error
+		if errors.As(err, &refused) && refused.Code == wire.CodeRefusedByRule {
+			return out, wire.NewError(refused.Code, refused.Text, refused.Hint+"; "+recorded(i))
+		}
 		if err != nil {
 			return out, err
 		}
-		out.Revision = ans.Revision
+		out.Revision = max(out.Revision, ans.Revision)
 	}
-	out.Text = fmt.Sprintf("%d machines are admitted as soon as they ask", len(lines))
+	out.Text = plural(awaited, "machine is admitted as soon as it asks", "machines are admitted as soon as they ask")
+	if members > 0 {
+		out.Text += ", and " + plural(members, "is a member already", "are members already")
+	}
 	return out, nil
+}
+
+// recorded says what became of the lines of a list before the one that is refused.
+func recorded(lines int) string {
+	if lines == 0 {
+		return "nothing of the list was recorded"
+	}
+	return "of the list, what comes before it is recorded"
 }
 
 // actor is who did it, for the audit: the key of another voter, or this machine's own for its administrators.

@@ -15,6 +15,7 @@ import (
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
+	"pace-node/internal/identity"
 	"pace-node/internal/netsim"
 	"pace-node/internal/wire"
 )
@@ -362,6 +363,45 @@ func TestSimOtherWireVersion(t *testing.T) {
 		time.Sleep(6*time.Minute + 2*time.Second) // its last line came up to a minute later
 		if _, ok := condition(a, "wire-version-seen"); ok {
 			t.Error("it is still raised five minutes after the last line")
+		}
+	})
+}
+
+// TestSimListOfTheWholeInventory: a list of machines that are to come may name those that are in the fleet already. They stay
+// what they are, the leader and the other voters too, a seat that somebody is awaited for is kept, and nobody gets another key.
+func TestSimListOfTheWholeInventory(t *testing.T) {
+	simulate(t, 64, func(t *testing.T, s *sim) {
+		a := s.voters(2)
+		b, c := s.nodes[1], s.boot(2)
+		s.joined(a, c)
+		key := func(i byte) identity.PublicKey { return identity.NewPrivateKey([32]byte{9, i}).Public() }
+		s.must(s.cluster(a, wire.ClusterRequest{Op: "admit", ID: "seated", Key: key(1).String(), Endpoint: "10.78.0.1:6680"}))
+		list := []string{identity.FormatAdmit(a.id, a.Key()), identity.FormatAdmit(b.id, b.Key()), identity.FormatAdmit(c.id, c.Key()),
+			identity.FormatAdmit("seated", key(1)), identity.FormatAdmit("later", key(2))}
+		ans, err := a.Cluster(context.Background(), local, wire.ClusterRequest{Op: "admit-learner", Lines: list})
+		s.must(err)
+		if ans.Text != "2 machines are admitted as soon as they ask, and 3 are members already" {
+			t.Errorf("it says %q", ans.Text)
+		}
+		v := a.View()
+		if p, ok := v.Awaited("seated", key(1)); !ok || !p.Seat {
+			t.Errorf("who is awaited for a seat is %+v", p)
+		}
+		if _, ok := v.Awaited("later", key(2)); !ok || v.CountRole(fleet.RoleVoter) != 2 || v.Len() != 3 || !a.isLeader() {
+			t.Errorf("%d voters of %d members after the list", v.CountRole(fleet.RoleVoter), v.Len())
+		}
+		again, err := a.Cluster(context.Background(), local, wire.ClusterRequest{Op: "admit-learner", Lines: list})
+		s.must(err)
+		if again.Text != ans.Text || len(a.View().PreApprovals()) != 2 {
+			t.Errorf("given again it says %q, and %d are awaited", again.Text, len(a.View().PreApprovals()))
+		}
+		err = s.cluster(a, wire.ClusterRequest{Op: "admit-learner", Lines: []string{identity.FormatAdmit("last", key(3)), identity.FormatAdmit(c.id, key(4))}})
+		s.refusedWith(err, c.id, "under another key", "what comes before it is recorded", "--cluster-admit-learner=")
+		if m, _ := a.View().Member(c.id); m.Key != c.Key() {
+			t.Error("a list has re-keyed a member")
+		}
+		if _, ok := a.View().Awaited("last", key(3)); !ok {
+			t.Error("the line before the refused one is not recorded")
 		}
 	})
 }
