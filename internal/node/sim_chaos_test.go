@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,11 +67,9 @@ func TestSimChaos(t *testing.T) {
 					}
 					return true
 				})
-				for _, n := range s.nodes {
-					if got, want := n.View().Digest(), a.View().Digest(); got != want {
-						t.Errorf("%s applied another state than the founder's", n.name)
-					}
-				}
+				s.want(time.Minute, "all applied the founder's state", func() bool {
+					return !slices.ContainsFunc(s.nodes, func(n *Node) bool { return n.View().Digest() != a.View().Digest() })
+				})
 			})
 		})
 	}

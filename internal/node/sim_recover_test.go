@@ -155,9 +155,7 @@ func TestSimAccept(t *testing.T) {
 		s.must(err)
 		s.want(time.Minute, "all are one fleet", func() bool { return s.oneFleet(b) })
 		for _, n := range []*Node{a, c, d} {
-			if n.View().Digest() != b.View().Digest() {
-				t.Errorf("%s has another state", n.name)
-			}
+			s.want(time.Minute, n.name+" has the same state", func() bool { return n.View().Digest() == b.View().Digest() })
 			if rec := n.dir.Record(); rec.PutAway || rec.Joined.Signer != b.Key().String() {
 				t.Errorf("the record of %s is %+v", n.name, rec)
 			}

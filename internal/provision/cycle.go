@@ -218,12 +218,17 @@ func (p *Provisioner) ask2(ctx context.Context, id string, row StepRow, body jso
 // query asks a machine whether it is there and wants anything. One that asks for patience is asked again until ctx ends: in
 // the moment after an election a machine may not have heard yet who leads. patient is called before each repeat.
 func (p *Provisioner) query(ctx context.Context, id string, patient func()) (wire.QueryAnswer, error) {
+	var refused error
 	for {
 		var a wire.QueryAnswer
 		err := p.call(ctx, id, rpcQuery, wire.VerbQuery, struct{}{}, &a)
+		if err != nil && refused != nil && ctx.Err() != nil {
+			return a, refused // what it said while there was time, rather than that the time is over
+		}
 		if !asksPatience(err) {
 			return a, err
 		}
+		refused = err
 		patient()
 		wait := time.NewTimer(QueryWait)
 		select {
