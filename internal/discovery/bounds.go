@@ -70,7 +70,7 @@ var bounds = [...]boundRow{
 	boundProvenHosts:     {what: "ours: proven source hosts remembered", n: 1024, why: "a segment of a /22, whole"},
 	boundProvenKeys:      {what: "ours: proven speakers remembered, so that one whose fleet gave way in a full table is no newcomer", n: 1024, why: "a segment of a /22, whole"},
 	boundSweep:           {what: "ours: between two searches for what is to be forgotten", d: 5 * time.Second, why: "what is asked is exact anyway; this frees and reports"},
-	boundCloneFlips:      {what: "ours: changes of endpoint under one key, within the time a proof counts, that make a copy", n: 3, why: "a laptop that changes its network and returns makes two"},
+	boundCloneFlips:      {what: "ours: changes of endpoint under one key, there and back and there within the time a proof counts, that make a copy", n: 3, why: "a laptop that changes its network and returns makes two"},
 	boundRecall:          {what: "ours: a beacon refused for want of shared budget is remembered for once to twice", d: 16500 * time.Millisecond, why: "the longest period: its next one falls within"},
 	boundRecallKept:      {what: "ours: challenges that sources never seen leave to returning ones, under pressure", n: 8, why: "a flood of new sources can't shut a newcomer out"},
 	boundPressure:        {what: "ours: beacons refused within that time that are pressure", n: 64, why: "a segment that is powered on together is none"},

@@ -266,7 +266,7 @@ var boundProbes = []struct {
 			v := stranger(1)
 			v.sum.OwnEndpoint = fmt.Sprintf("10.1.0.%d:6674", i%2)
 			p.prove(g.now, keyOf("k").Public(), claim{from: v.addr, summary: v.sum})
-			if got := p.flipping(g.now); got != (i >= 3) {
+			if _, got := p.flipping(g.now); got != (i >= 3) {
 				return fmt.Errorf("after %d changes of endpoint: a copy = %v", i, got)
 			}
 		}

@@ -28,8 +28,23 @@ type peer struct {
 	lastProof  time.Time
 	// moved: its last beacon advertises other endpoints than its proof covers.
 	moved bool
-	// flips are the latest changes of a proven endpoint; a copy makes many.
-	flips []time.Time
+	// left are the endpoints that its proofs came away from, the latest last; flips are the latest changes of endpoint, and
+	// how each began.
+	left  []departure
+	flips []flip
+}
+
+// departure is an endpoint that is proven no more, since another one is.
+type departure struct {
+	endpoint string
+	at       time.Time
+}
+
+// flip is a change of the proven endpoint. back: to one that it had come away from while a proof of it still counts. A
+// machine that is restarted moves to new ports and a voter closes its consensus port: neither goes back and forth.
+type flip struct {
+	at   time.Time
+	back bool
 }
 
 // strangerKey keeps claims to one id by several hosts apart, so that none of
@@ -74,11 +89,8 @@ func (p *peer) hear(now time.Time, c claim) (challenge bool) {
 // prove notes a proof of p; first reports that it was not proven in the last 90 s.
 func (p *peer) prove(now time.Time, key identity.PublicKey, c claim) (first bool) {
 	first = p.key != key || !within(now, p.lastProof, boundProven)
-	if !first && !sameEndpoints(&c.summary, &p.proved.summary) {
-		p.flips = append(p.flips, now)
-		if len(p.flips) > boundCloneFlips.count() {
-			p.flips = slices.Delete(p.flips, 0, 1)
-		}
+	if was := p.proved.summary.OwnEndpoint; !first && c.summary.OwnEndpoint != was {
+		p.changed(now, was, c.summary.OwnEndpoint)
 	}
 	p.seen, p.proved, p.key, p.lastProof, p.moved = c, c, key, now, false
 	if p.lastBeacon.IsZero() {
@@ -87,11 +99,25 @@ func (p *peer) prove(now time.Time, key identity.PublicKey, c claim) (first bool
 	return first
 }
 
-// flipping reports whether its endpoint changed so often that two machines must
-// hold the key.
-func (p *peer) flipping(now time.Time) bool {
+// changed notes that it proves another endpoint than before.
+func (p *peer) changed(now time.Time, was, is string) {
+	most := boundCloneFlips.count()
+	back := slices.ContainsFunc(p.left, func(d departure) bool { return d.endpoint == is && within(now, d.at, boundProven) })
+	p.left = slices.DeleteFunc(p.left, func(d departure) bool { return d.endpoint == was })
+	p.left = append(p.left, departure{was, now})
+	p.left = p.left[max(0, len(p.left)-most):]
+	p.flips = append(p.flips, flip{now, back})
+	p.flips = p.flips[max(0, len(p.flips)-most):]
+}
+
+// flipping reports whether its endpoint changed so often that two machines must hold the key: a copy's proofs go back and
+// forth, so all changes but the first lead to where one came away from. The other endpoint is what it came away from last.
+func (p *peer) flipping(now time.Time) (other string, flips bool) {
 	n := boundCloneFlips.count()
-	return len(p.flips) >= n && within(now, p.flips[len(p.flips)-n], boundProven)
+	if len(p.flips) < n || !within(now, p.flips[0].at, boundProven) || slices.ContainsFunc(p.flips[1:], func(f flip) bool { return !f.back }) {
+		return "", false
+	}
+	return p.left[len(p.left)-1].endpoint, true
 }
 
 // hearOwn notes a beacon of the own cluster and reports whether to challenge.
@@ -185,15 +211,14 @@ func (x *Exchange) proofOwn(now time.Time, c claim, raw []byte, key identity.Pub
 			x.dir.members[id] = m
 		}
 		delete(x.dir.strangers, at)
-		before := m.proved.summary.OwnEndpoint
 		if m.key != key {
-			m.flips = nil
+			m.left, m.flips = nil, nil
 		}
 		first = m.prove(now, key, c)
 		x.say(now, Event{Kind: EventPeerProven, Summary: c.summary, Raw: slices.Clone(raw), Key: key, From: c.from, ID: id, First: first})
-		if m.flipping(now) {
+		if other, ok := m.flipping(now); ok {
 			x.say(now, Event{Kind: EventPeerCloned, Summary: c.summary, Key: key, From: c.from, ID: id,
-				Reason: "one key proves " + wire.Printable(before) + " and " + wire.Printable(c.summary.OwnEndpoint) + " in turns"})
+				Reason: "one key proves " + wire.Printable(other) + " and " + wire.Printable(c.summary.OwnEndpoint) + " in turns"})
 		}
 		return first
 	}

@@ -404,6 +404,39 @@ func TestCopyOfAPeer(t *testing.T) {
 	}
 }
 
+// TestCopiesOfAPeer: three machines under one key are seen as well as two.
+func TestCopiesOfAPeer(t *testing.T) {
+	g, b := fleetOfTwo()
+	second, third := newVoice("c-office", "n-b", "n-b", "10.1.0.3:50003"), newVoice("c-office", "n-b", "n-b", "10.1.0.4:50003")
+	for range 3 {
+		for _, v := range []*voice{b, second, third} {
+			g.after(5 * time.Second)
+			g.prove(t, v)
+		}
+	}
+	if e := g.seen(EventPeerCloned); len(e) == 0 {
+		t.Error("three machines under one key are one")
+	}
+}
+
+// TestMachineThatChangesPorts: a machine that is restarted again and again under ports of the kernel's choice, and becomes a
+// voter and a learner meanwhile, is one machine; each change is another endpoint, and none is one that it had before.
+func TestMachineThatChangesPorts(t *testing.T) {
+	g, b := fleetOfTwo()
+	host, _, _ := strings.Cut(b.sum.OwnEndpoint, ":")
+	for i := range 12 {
+		if i%2 == 0 {
+			b.sum.OwnEndpoint = fmt.Sprint(host, ":", 40000+i)
+		}
+		b.sum.RaftEndpoint = []string{"", host + ":6680"}[i%2]
+		g.after(4 * time.Second)
+		g.prove(t, b)
+	}
+	if e := g.seen(EventPeerCloned); len(e) != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestForeignSpeakers(t *testing.T) {
 	g := spoken(0)
 	for i := range 3 {
