@@ -146,6 +146,7 @@ type Node struct {
 	unproven    unproven
 	telling     telling
 	clonedSeen  time.Time
+	clonedID    string // whose key that is
 	clonedSaid  string
 	movedSince  time.Time // since when this directory, made on other hardware, is the only one under its key
 	reached     time.Time // when a voter of the fleet was last heard
@@ -368,7 +369,7 @@ func (n *Node) openFleet() error {
 		Admission: netio.AdmissionFacts{Known: n.known, Member: n.member},
 		Duplicate: func(older, newer *netio.Session) {
 			n.post(func(now time.Time) {
-				n.cloned(now, cloneText(newer.Peer(), older.RemoteAddr().String(), newer.RemoteAddr().String()))
+				n.cloned(now, n.idOf(newer.Peer()), cloneText(newer.Peer(), older.RemoteAddr().String(), newer.RemoteAddr().String()))
 			})
 		}})
 	if err := n.startProvisioner(); err != nil {

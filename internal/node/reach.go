@@ -51,9 +51,9 @@ func (n *Node) reachFleet(now time.Time) {
 	n.board.Set(alone >= unreachableAfter, "fleet-unreachable", fmt.Sprintf("no voter of the fleet %s was heard for %s", control.Word(b.cluster), alone.Truncate(time.Hour)))
 }
 
-// cloned notes that one key is spoken from two places.
-func (n *Node) cloned(now time.Time, said string) {
-	n.clonedSeen, n.clonedSaid = now, said
+// cloned notes that the key of the machine id is spoken from two places.
+func (n *Node) cloned(now time.Time, id, said string) {
+	n.clonedSeen, n.clonedID, n.clonedSaid = now, id, said
 	n.showCloned(now)
 }
 
@@ -68,7 +68,7 @@ func (n *Node) hardwareMoved() bool {
 // belongs here. The loop's.
 func (n *Node) showCloned(now time.Time) {
 	for _, p := range n.hub.Duplicates() { // as long as both live
-		n.clonedSeen, n.clonedSaid = now, cloneText(p[0].Peer(), p[0].RemoteAddr().String(), p[1].RemoteAddr().String())
+		n.clonedSeen, n.clonedID, n.clonedSaid = now, n.idOf(p[0].Peer()), cloneText(p[0].Peer(), p[0].RemoteAddr().String(), p[1].RemoteAddr().String())
 	}
 	twice := !n.clonedSeen.IsZero() && now.Sub(n.clonedSeen) <= seenFor
 	moved := n.hardwareMoved()
@@ -87,7 +87,7 @@ func (n *Node) showCloned(now time.Time) {
 	}
 	switch {
 	case twice:
-		n.board.Raise("identity-cloned", n.clonedSaid, n.id)
+		n.board.Raise("identity-cloned", n.clonedSaid, n.clonedID)
 	case moved:
 		n.board.Raise("identity-cloned", "this state directory was made on another machine: if it was copied here, this is the copy; if it was moved, this goes "+hardwareTrust.String()+" after the fleet has heard nobody else under its key", n.id)
 	default:
@@ -130,6 +130,12 @@ func (n *Node) silentFor(now time.Time, b *body, m fleet.Member) time.Duration {
 		return max(now.Sub(time.Unix(m.Admitted, 0)), now.Sub(b.began))
 	}
 	return now.Sub(b.began)
+}
+
+// idOf is the id that the roster holds under a key, "" if it holds none.
+func (n *Node) idOf(key identity.PublicKey) string {
+	m, _ := n.view.Load().ByKey(key)
+	return m.ID
 }
 
 // cloneText says where one key is spoken from.

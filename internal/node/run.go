@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +79,9 @@ func (n *Node) step1(e formation.Event) { n.post(func(now time.Time) { n.step(no
 // sayStart is the start-up line: every surface.
 func (n *Node) sayStart() {
 	attrs := []any{"version", version.Version, "node-id", n.id, "name", n.name, "mode", n.mode.Load().String(), "fleet", n.rec.Cluster, "key", n.key.Public().String(),
-		"listen", n.fcListener.Addr().String(), "advertised", n.fcEndpoint(), "state-dir", n.dir.Path(), "admin-socket", n.cfg.AdminSocket, "admin-listen", n.cfg.Settings.AdminListen}
+		"listen", n.fcListener.Addr().String(), "advertised", n.fcEndpoint(), "state-dir", n.dir.Path(), "admin-socket", n.cfg.AdminSocket, "admin-listen", cmp.Or(n.adminAddr(), "closed")}
 	if n.body.cons != nil {
-		attrs = append(attrs, "listen-raft", n.cfg.Settings.ListenRaft)
+		attrs = append(attrs, "listen-raft", n.body.layer.Addr().String())
 	}
 	if n.port != nil {
 		attrs = append(attrs, "discovery-beacons", n.port.ListenerAddr().String(), "discovery-answers", n.port.AnsweringAddr().String())

@@ -68,7 +68,7 @@ func (n *Node) heard(now time.Time, e discovery.Event) {
 		n.versionSeen = now
 		n.board.Raise("wire-version-seen", e.From.Addr().String()+" speaks another version of the discovery wire")
 	case discovery.EventSelfCloned, discovery.EventPeerCloned:
-		n.cloned(now, "the key of "+control.Word(e.ID)+" is proven from two places: "+control.Sentence(e.Reason)+" and "+e.From.String())
+		n.cloned(now, e.ID, "the key of "+control.Word(e.ID)+" is proven from two places: "+control.Sentence(e.Reason)+" and "+e.From.String())
 	case discovery.EventSummaryWithheld:
 		n.log.Warn("this machine announces nothing", "reason", e.Reason, "stands-for", e.Count)
 	default:

@@ -1,10 +1,14 @@
 package node
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"net/netip"
 	"testing"
 	"time"
 
+	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/wire"
@@ -65,6 +69,33 @@ func (s *sim) voters(n int, tweaks ...tweak) *Node {
 // write commits something small through a node, or says why not.
 func (s *sim) write(n *Node, value string) error {
 	return s.cluster(n, wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: value})
+}
+
+// TestSimSeatIsShown: a machine that is to be a voter shows the consensus port that it has opened, also while the voters look
+// for it elsewhere: that is what an operator then compares.
+func TestSimSeatIsShown(t *testing.T) {
+	simulate(t, 57, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		shown := func() string {
+			raw, err := b.nodeStatus(context.Background())
+			var doc control.NodeStatus
+			if err := cmp.Or(err, json.Unmarshal(raw, &doc)); err != nil {
+				t.Fatal(err)
+			}
+			return doc.Endpoints.Raft
+		}
+		if at := shown(); at != "" {
+			t.Errorf("a learner shows the consensus port %s", at)
+		}
+		s.must(s.cluster(a, wire.ClusterRequest{Op: "admit", ID: b.id, Endpoint: netip.AddrPortFrom(addrOf(1), 6699).String()}))
+		s.want(10*time.Second, "its consensus port is shown", func() bool { return shown() == raftEndpointOf(1) })
+		if b.Mode() != formation.Learner {
+			t.Errorf("it is %s", b.Mode())
+		}
+	})
 }
 
 // TestSimThreeVoters: learners become voters over real raft, another leads when the leader is gone, learners follow it, and

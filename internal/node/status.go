@@ -128,6 +128,10 @@ func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
 	out.Mode = out.View.Mode
 	if b := n.serving.Load(); b != nil && b.cons != nil {
 		out.Endpoints.Raft = cmp.Or(n.endpoint(b.raftPort), b.layer.Addr().String()) // open, also while there is no address to tell
+	} else if b != nil {
+		if s := b.seat.Load(); s != nil { // a learner that is to vote: open before it serves as one
+			out.Endpoints.Raft = cmp.Or(n.endpoint(portOf(s.layer.Addr().String())), s.layer.Addr().String())
+		}
 	}
 	out.FleetID = n.pinToPaste().String()
 	err := n.ask(ctx, func(now time.Time) {
