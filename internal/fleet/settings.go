@@ -109,7 +109,8 @@ func (s *SettingRow) normal(value string) (string, *refusal) {
 const profilePrefix = "provision-"
 
 func (s *SettingRow) profile(value string) (string, *refusal) {
-	const form = `give {"provision-helper":"/path/to/helper"}`
+	// Without braces: a remedy is shown with nothing in it that a shell would act upon.
+	const form = "give a JSON object of options and texts, such as provision-helper and the helper's path, within single quotes"
 	if len(value) > s.Max {
 		return "", refuse("shorten it", "%s has %d bytes, at most %d are kept", s.Name, len(value), s.Max)
 	}

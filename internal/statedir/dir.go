@@ -85,21 +85,31 @@ func open(path string, opt Options, key kind) (*Dir, error) {
 	return d, nil
 }
 
+// unusable says what to do where the system does not let the directory be made or used; a refusal says so already.
+func (d *Dir) unusable(err error) error {
+	var said *refusal
+	if err == nil || errors.As(err, &said) {
+		return err
+	}
+	return refuse(err, fmt.Sprintf("the state directory %s cannot be used: %v", d.path, err),
+		"let the account that runs the node own it and write there, or give another --state-dir")
+}
+
 // create makes the directory, and folders above it, where they are missing.
 func (d *Dir) create() error {
 	if _, err := os.Lstat(d.path); !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return d.unusable(err)
 	}
 	d.point("statedir.create.before")
 	if err := makeParents(filepath.Dir(d.path)); err != nil {
-		return fmt.Errorf("state directory: %w", err)
+		return d.unusable(err)
 	}
 	if err := makeDir(d.path, d.who); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("state directory: %w", err)
+		return d.unusable(err)
 	}
 	d.point("statedir.create.made")
 	if err := syncDir(filepath.Dir(d.path)); err != nil {
-		return fmt.Errorf("state directory: %w", err)
+		return d.unusable(err)
 	}
 	d.point("statedir.create.after")
 	return nil
@@ -161,7 +171,7 @@ func (d *Dir) takeLock(wait time.Duration) error {
 			}
 			return nil
 		case !errors.Is(err, ErrInUse):
-			return fmt.Errorf("state directory: %w", err)
+			return d.unusable(err)
 		case time.Now().After(end):
 			return refuse(ErrInUse, fmt.Sprintf("the state directory %s is in use by another process%s", d.path, holder(lock)),
 				"stop that one, or give this one its own --state-dir")

@@ -387,3 +387,42 @@ func TestMakeFolderIsForThisAccountOnlyAndMadeOnce(t *testing.T) {
 		t.Errorf("without the folder above: %v", err)
 	}
 }
+
+// TestOpenWhereTheSystemRefuses: a folder that cannot be made or locked is named, with what mends it.
+func TestOpenWhereTheSystemRefuses(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere; an ordinary user's run has this")
+	}
+	parent := t.TempDir()
+	t.Cleanup(func() { os.Chmod(parent, 0o700) })
+	within, made := filepath.Join(parent, "state"), filepath.Join(parent, "made")
+	if err := os.Mkdir(made, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o500, 0o600} { // it cannot be made, it cannot even be looked at
+		if err := os.Chmod(parent, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(within, noWait)
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), within+" cannot be used") || !strings.Contains(err.Error(), "--state-dir") {
+			t.Errorf("in a folder of mode %o: %v", mode, err)
+		}
+	}
+	os.Chmod(parent, 0o700)
+	if _, err := Open(made, noWait); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), made+" cannot be used") {
+		t.Errorf("a folder that cannot be written: %v", err)
+	}
+	os.Chmod(made, 0o700)
+}
+
+// TestOpenUnderAFile: no account can mend that, and it is told all the same.
+func TestOpenUnderAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(file, "state")
+	if _, err := Open(path, noWait); err == nil || !strings.Contains(err.Error(), path+" cannot be used") || !strings.Contains(err.Error(), "--state-dir") {
+		t.Errorf("a folder under a file: %v", err)
+	}
+}
