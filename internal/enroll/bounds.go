@@ -29,9 +29,11 @@ const (
 	MaxSigners = 16
 	// MaxName bounds a name in bytes: a host name is at most 253.
 	MaxName = 255
-	// MaxPlatform and MaxVersion bound what else a row shows, in bytes.
+	// MaxPlatform, MaxVersion and MaxEndpoint bound what else a row shows, in bytes: what the fleet's state takes, so that
+	// nobody waits whose approval it would refuse.
 	MaxPlatform = 64
-	MaxVersion  = 128
+	MaxVersion  = 64
+	MaxEndpoint = 253 + 2 + 6 // a DNS name, brackets, and a port
 	// ipv6Network is the prefix that counts as one source: the holder of a /64 has all its addresses.
 	ipv6Network = 64
 )

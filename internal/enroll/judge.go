@@ -125,6 +125,10 @@ func stepID(g *judging) bool {
 }
 
 func stepEndpoint(g *judging) bool {
+	if len(g.r.Endpoint) > MaxEndpoint {
+		return g.refuse(RefusalEndpoint, wire.CodeRefusedByRule,
+			fmt.Sprintf("the endpoint %.80q… has %d bytes, and %d are allowed", g.r.Endpoint, len(g.r.Endpoint), MaxEndpoint), "correct --advertise on that machine")
+	}
 	return !wire.ValidEndpoint(g.r.Endpoint) && g.refuse(RefusalEndpoint, wire.CodeMalformed,
 		fmt.Sprintf("the endpoint %.80q is no host:port", g.r.Endpoint), "correct --advertise on that machine")
 }

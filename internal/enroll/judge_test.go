@@ -246,6 +246,8 @@ func TestRefusalsSayWhatAndWhere(t *testing.T) {
 		{"platform", func(r *Request) { r.Platform = "x\x00" }, []string{"platform", `\x00`}},
 		{"version", func(r *Request) { r.Version = "\u202e1" }, []string{"version"}},
 		{"long name", func(r *Request) { r.Name = strings.Repeat("x", 300) }, []string{"300 bytes", "255"}},
+		{"long version", func(r *Request) { r.Version = strings.Repeat("1", 65) }, []string{"65 bytes", "64"}},
+		{"long endpoint", func(r *Request) { r.Endpoint = strings.Repeat("x", 257) + ":6674" }, []string{"262 bytes", "261", "--advertise"}},
 		{"id", func(r *Request) { r.ID = "$(touch pwned)" }, []string{`"$(touch pwned)"`}},
 	} {
 		r := request(1)

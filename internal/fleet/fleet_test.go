@@ -307,6 +307,36 @@ func TestAuditRing(t *testing.T) {
 	refused(t, s, Audit("", "", "", by, 0), "no act")
 }
 
+// TestTry: what would be refused is told without an entry, and neither the view nor what its owner appends later is touched.
+func TestTry(t *testing.T) {
+	s := founded(t)
+	must(t, s, admit(1))
+	for i := range 20 { // so that the audit's array has room behind the view's end
+		must(t, s, Audit("retry", "", fmt.Sprint(i), by, 0))
+	}
+	v, before := s.View(), s.Snapshot()
+	same := admit(2)
+	key := pub(1)
+	same.Key = &key
+	if r := v.Try(same); r.Err == "" || r.Hint == "" {
+		t.Fatalf("another member's key: %+v", r)
+	}
+	if r := v.Try(admit(2)); r.Err != "" || r.Revision != v.Revision()+1 {
+		t.Fatalf("a machine that could be admitted: %+v", r)
+	}
+	if r := v.Try(Command{V: 1, Kind: "later"}); r.Err == "" {
+		t.Fatal("a kind that is none would be carried out")
+	}
+	if s.View() != v || !bytes.Equal(before, s.Snapshot()) {
+		t.Fatal("a trial changed the state")
+	}
+	must(t, s, Audit("retry", "", "the owner's", by, 0))
+	v.Try(Audit("retry", "", "a trial's", by, 0))
+	if a := s.View().Audit(); a[len(a)-1].Detail != "the owner's" {
+		t.Fatalf("a trial wrote into the audit: %+v", a[len(a)-1])
+	}
+}
+
 func TestFormatIsGated(t *testing.T) {
 	s := founded(t)
 	must(t, s, admit(1))

@@ -71,6 +71,18 @@ func (s *State) Apply(cmd []byte) (Result, error) {
 	return Result{Revision: next.revision, Changed: ch.changed, Forgot: ch.forgot}, nil
 }
 
+// Try says what would become of a command at this revision, and changes nothing: what is refused anyway need not go into the
+// log. What is committed meanwhile may still decide otherwise.
+func (v *View) Try(c Command) Result {
+	trial := *v
+	trial.audit = slices.Clip(trial.audit) // its array is the owner's to append to
+	r, err := (&State{cur: &trial}).Apply(c.Encode())
+	if err != nil {
+		r.Err = err.Error()
+	}
+	return r
+}
+
 // ForLearner returns what a learner is sent in place of cmd: the queue's records of others, and what only voters need,
 // are an empty command that only raises the revision.
 func (s *State) ForLearner(cmd []byte, learner string) []byte {

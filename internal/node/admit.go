@@ -100,7 +100,9 @@ func (n *Node) Enroll(ctx context.Context, p control.Peer, r wire.EnrollRequest,
 	case j.Admit:
 		if _, err := n.admit(ctx, b, j.Row, r, req, j.Auto); err != nil {
 			n.post(func(now time.Time) { n.list.Failed(now, j.Row); n.listChanged(now) })
-			n.log.Warn("admission not committed", "id", control.Word(r.ID), "error", err.Error())
+			n.post(func(now time.Time) {
+				n.noise.say(now, "admission not committed", "id", control.Word(r.ID), "error", control.Sentence(err.Error()))
+			})
 			ans := n.answer(b, wire.OutcomePending, r.ID, r.Key, r.Nonce, j.Challenge, j.HasChallenge, nil)
 			return ans, n.keepOpen(ctx, w, j.Waits), nil
 		}
@@ -163,6 +165,11 @@ func (n *Node) admit(ctx context.Context, b *body, row enroll.RowID, r wire.Enro
 	}
 	c := fleet.AdmitLearner(row.ID, row.Key, req.Name, req.Platform, req.Version, e, req.Format, n.key.Public().String(), time.Now().Unix(), auto)
 	c.Seat = awaited.Seat
+	// Each entry of the log has the awaited looked at again, and who is refused asks again every two seconds: a fleet that is
+	// full would write refusals as fast as its disk takes them.
+	if would := b.view().Try(c); would.Err != "" {
+		return 0, wire.NewError(wire.CodeRefusedByRule, would.Err, would.Hint)
+	}
 	res, err := b.propose(ctx, c)
 	if err != nil {
 		return 0, err
@@ -247,7 +254,9 @@ func (n *Node) admitAwaited(now time.Time, v *fleet.View) {
 	n.listChanged(now)
 	n.effect(func(ctx context.Context) {
 		if _, _, err := n.admitRows(ctx, b, rows, false); err != nil {
-			n.log.Warn("admission not committed", "error", err.Error())
+			n.post(func(now time.Time) {
+				n.noise.say(now, "admission not committed", "error", control.Sentence(err.Error()))
+			})
 		}
 	})
 }

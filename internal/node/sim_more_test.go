@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pace-node/internal/control"
+	"pace-node/internal/enroll"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
@@ -404,4 +405,45 @@ func TestSimListOfTheWholeInventory(t *testing.T) {
 			t.Error("the line before the refused one is not recorded")
 		}
 	})
+}
+
+// TestSimRefusedAdmissionIsNoEntry: an admission that the fleet's state refuses is asked for again every two seconds, and the
+// log does not grow by it.
+func TestSimRefusedAdmissionIsNoEntry(t *testing.T) {
+	simulate(t, 65, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b, m := s.boot(1), s.mallory(9)
+		s.must(s.cluster(a, wire.ClusterRequest{Op: "admit-learner", ID: b.id, Key: m.key.Public().String()}))
+		s.joined(a, b)
+		s.promote(a, b)
+		time.Sleep(time.Minute) // what the two say of themselves is recorded
+		before := a.View().Revision()
+		for range 5 {
+			if ans, code := m.enroll(m.key, m.addr, 0, b.id); code != 0 || ans.Outcome != wire.OutcomePending {
+				t.Errorf("%s %s", code, ans.Outcome)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if v := a.View(); v.Revision() != before {
+			t.Errorf("five asks that are refused raised the revision by %d", v.Revision()-before)
+		} else if r, _ := v.Member(b.id); r.Key != b.Key() {
+			t.Error("a voter has another key")
+		}
+	})
+}
+
+// TestWaitingListTakesWhatTheFleetTakes: nobody waits whose approval the fleet's state would refuse for its words.
+func TestWaitingListTakesWhatTheFleetTakes(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		list, kept int
+	}{
+		{"a name", enroll.MaxName, fleet.MaxName}, {"a platform", enroll.MaxPlatform, fleet.MaxPlatform},
+		{"a version", enroll.MaxVersion, fleet.MaxVersion}, {"an endpoint", enroll.MaxEndpoint, fleet.MaxEndpoint},
+	} {
+		if c.list != c.kept {
+			t.Errorf("%s: the list takes %d bytes, the fleet's state keeps %d", c.what, c.list, c.kept)
+		}
+	}
 }
