@@ -75,7 +75,7 @@ func orderReasons() []string {
 }
 
 // rpcs are the calls of the queue's leader to a machine: the query, and a step each.
-var rpcs = []string{"query", "inventory", "shutdown", "configure", "restart"}
+var rpcs = []string{"query", "inventory", "csr", "shutdown", "upgrade", "configure", "restart"}
 
 // Series is the table of metrics. Names that the seeds fix stand as they are;
 // counters are split by what an operator does about them.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"pace-node/internal/queue"
-	"pace-node/internal/wire"
 )
 
 // Kind is a metric's kind.
@@ -39,7 +38,13 @@ type Bucket struct {
 // rpcQuery labels the request that asks whether a machine wants anything; the others are named after their step.
 const rpcQuery = "query"
 
-var rpcs = []string{rpcQuery, wire.StepInventory, wire.StepShutdown, wire.StepConfigure, wire.StepRestart}
+var rpcs = func() []string {
+	out := []string{rpcQuery}
+	for _, s := range Steps {
+		out = append(out, s.Step)
+	}
+	return out
+}()
 
 // secondsBounds covers a request on a LAN to a helper at its deadline and a machine that waited two intervals.
 var secondsBounds = []float64{0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300}
