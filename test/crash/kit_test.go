@@ -41,8 +41,8 @@ const (
 // binary is the test build; newer is the same under a later version. TestMain makes both.
 var binary, newer string
 
-// newerVersion is that of newer.
-const newerVersion = "9.0.0"
+// The versions of binary and newer.
+const olderVersion, newerVersion = "1.0.0", "9.0.0"
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary, newer = filepath.Join(dir, "pace-node"), filepath.Join(dir, "pace-node-newer")
-		for path, version := range map[string]string{binary: "1.0.0", newer: newerVersion} {
+		for path, version := range map[string]string{binary: olderVersion, newer: newerVersion} {
 			if out, err := exec.Command("go", "build", "-tags", "crashpoints", "-ldflags", "-s -w -X pace-node/internal/version.Version="+version, "-o", path, "pace-node/cmd/pace-node").CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "build of the test binary: %v\n%s", err, out)
 				return 1
@@ -408,10 +408,19 @@ func (l *lane) close() {
 // give changes what the founder gives to every machine from now on.
 func (l *lane) give(greeting string) error {
 	l.given = greeting
-	doc := map[string]any{
+	return l.answer(greets(greeting))
+}
+
+// greets is a helper's answer that configures a greeting.
+func greets(greeting string) map[string]any {
+	return map[string]any{
 		"configuration": map[string]string{"greeting": greeting, "log.level": "info"},
 		"pace":          map[string]any{"files": map[string]any{"motd": map[string]string{"text": greeting + "\n", "mode": "0644"}}},
 	}
+}
+
+// answer is what the helper says from now on.
+func (l *lane) answer(doc map[string]any) error {
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"pace-node/internal/config"
 	"pace-node/internal/node"
 	"pace-node/internal/wire"
 )
@@ -27,24 +28,24 @@ type reign struct {
 
 func newReign(t *testing.T) *reign {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	r := &reign{dir: t.TempDir()}
 	r.next = filepath.Join(r.dir, "next")
 	r.lane.document = filepath.Join(r.dir, "document.json")
-	must(r.lane.give("first"))
+	must(t, r.lane.give("first"))
+	upgrades, err := published()
+	must(t, err)
 	for i, name := range []string{"alder", "birch", "cedar", "dogwood"} {
 		// The helper takes long enough for the operator to be answered before it has ended.
-		args := []string{"--provision-helper=sh -c 'sleep 0.3; cat " + r.lane.document + "'"}
+		args := append([]string{"--provision-helper=sh -c 'sleep 0.3; cat " + r.lane.document + "'", "--provision-pki"}, upgrades...)
 		if i > 0 {
 			args = append(args, "--fleet-seed="+r.voters[0].endpoint())
 		}
+		if i == 3 {
+			args = append(args, "--provision-mode=always") // it says each of its starts
+		}
 		m, err := newMachine(name, r.dir, 0, args...)
-		must(err)
+		must(t, err)
+		must(t, ownProgram(m))
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("%s:\n%s", m.name, m.log.tail(40))
@@ -53,22 +54,22 @@ func newReign(t *testing.T) *reign {
 		})
 		if i < 3 {
 			r.voters = append(r.voters, m)
-			must(r.start(m))
+			must(t, r.start(m))
 		} else {
 			r.target = m
-			must(m.start())
+			must(t, m.start())
 		}
-		must(m.ready())
+		must(t, m.ready())
 		if i == 0 {
 			rec, err := m.record()
-			must(err)
+			must(t, err)
 			r.fleet = rec.Cluster
-			must(nextSecond())
+			must(t, nextSecond())
 			continue
 		}
 		rec, err := m.record()
-		must(err)
-		must(wait(name+" is a learner", func() (bool, string) {
+		must(t, err)
+		must(t, wait(name+" is a learner", func() (bool, string) {
 			if err := r.voters[0].approve(rec.NodeID); err != nil {
 				return false, err.Error()
 			}
@@ -76,13 +77,13 @@ func newReign(t *testing.T) *reign {
 			return err == nil && c.View.Mode == "learner" && c.Cluster == r.fleet, fmt.Sprint(c.View.Mode, err)
 		}))
 		if i < 3 {
-			must(r.voters[0].change(wire.ClusterRequest{Op: "admit", ID: rec.NodeID, Endpoint: fmt.Sprintf("127.0.0.1:%d", m.raft)}))
-			must(wait(name+" is a voter", func() (bool, string) { return r.votes(m) }))
+			must(t, r.voters[0].change(wire.ClusterRequest{Op: "admit", ID: rec.NodeID, Endpoint: fmt.Sprintf("127.0.0.1:%d", m.raft)}))
+			must(t, wait(name+" is a voter", func() (bool, string) { return r.votes(m) }))
 		} else {
 			r.id = rec.NodeID
 		}
 	}
-	must(r.provisioned("first"))
+	must(t, r.provisioned("first"))
 	return r
 }
 
@@ -127,72 +128,141 @@ func (r *reign) provisioned(greeting string) error {
 	})
 }
 
-// cycle is the stages of every machine's cycle, in their order.
-var cycle = []string{"probe", "inventory", "helper", "configure", "restart", "confirm"}
+// killed has a machine provisioned with what the helper says now, by a leader that ends at a point of its cycle. It returns
+// that leader. Whoever was answered need not ask again; at the stages before the helper's end the leader may be gone before it
+// answers, and then the next one is asked.
+func (r *reign) killed(t *testing.T, point string) *machine {
+	t.Helper()
+	must(t, wait("a voter leads", func() (bool, string) { return r.leader() != nil, "" }))
+	lead := r.leader()
+	must(t, os.WriteFile(r.next+".x", []byte(point), 0o600))
+	must(t, os.Rename(r.next+".x", r.next))
+	asked := lead.queue("reprovision", r.id)
+	must(t, wait("the leader ends at "+point, func() (bool, string) {
+		status, ended := lead.ended()
+		if ended && (status != crashStatus || !strings.Contains(lead.log.tail(3), "crash point "+point)) {
+			t.Fatalf("%s ended with %d, not at %s", lead.name, status, point)
+		}
+		return ended, fmt.Sprintf("%s runs; asked: %v", lead.name, asked)
+	}))
+	early := slices.ContainsFunc([]string{"probe.", "inventory.", "csr.", "helper.before"}, func(s string) bool { return strings.HasPrefix(point, "provision."+s) })
+	if asked != nil && !early {
+		t.Errorf("%s: the operator was not answered: %v", point, asked)
+	}
+	if asked != nil {
+		r.reprovision(t)
+	}
+	return lead
+}
+
+// reprovision asks whoever leads now.
+func (r *reign) reprovision(t *testing.T) {
+	t.Helper()
+	must(t, wait("a leader takes the wish", func() (bool, string) {
+		next := r.leader()
+		if next == nil {
+			return false, "nobody leads"
+		}
+		err := next.queue("reprovision", r.id)
+		return err == nil || strings.Contains(err.Error(), "waits its turn"), fmt.Sprint(err)
+	}))
+}
+
+// targetEnds waits until the target has ended by itself.
+func (r *reign) targetEnds(t *testing.T, status int) {
+	t.Helper()
+	must(t, wait("the target ends", func() (bool, string) {
+		got, ended := r.target.ended()
+		if ended && got != status {
+			t.Fatalf("it ended with %d, want %d\n%s", got, status, r.target.log.tail(20))
+		}
+		return ended, "it runs"
+	}))
+}
+
+func (r *reign) targetRuns(t *testing.T, version string) {
+	t.Helper()
+	must(t, r.target.start())
+	must(t, r.target.ready())
+	if s, err := r.target.status(); err != nil || s.Version != version {
+		t.Fatalf("it runs %q (%v), want %s", s.Version, err, version)
+	}
+}
+
+// ownProgram gives a machine a program that an upgrade may replace, and nothing of an upgrade before.
+func ownProgram(m *machine) error {
+	dir := m.dir + ".bin"
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	m.program = filepath.Join(dir, "pace-node")
+	return os.Link(binary, m.program)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestLeaderKilledAtEachStage: of three voters the leader ends at each end of each stage of a machine's cycle, without a word.
-// The machine has its old configuration or its new one at every moment, another leads, and finishes what was asked for.
+// The machine has its old configuration or its new one at every moment, another leads, and finishes what was asked for: it
+// configures the machine, has it shut down, or upgrades it.
 func TestLeaderKilledAtEachStage(t *testing.T) {
 	r := newReign(t)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	passed := 0
 	for i, point := range node.StagePoints {
-		if _, stage, _ := strings.Cut(point, "."); !slices.ContainsFunc(cycle, func(s string) bool { return strings.HasPrefix(stage, s+".") }) {
-			continue
-		}
 		old, given := r.lane.given, fmt.Sprintf("greeting %d", i)
-		must(r.lane.give(given))
-		must(wait("a voter leads", func() (bool, string) { return r.leader() != nil, "" }))
-		lead := r.leader()
-		must(os.WriteFile(r.next+".x", []byte(point), 0o600))
-		must(os.Rename(r.next+".x", r.next))
-		asked := lead.queue("reprovision", r.id)
-		must(wait("the leader ends at "+point, func() (bool, string) {
-			status, ended := lead.ended()
-			if ended && (status != crashStatus || !strings.Contains(lead.log.tail(3), "crash point "+point)) {
-				t.Fatalf("%s ended with %d, not at %s", lead.name, status, point)
-			}
-			return ended, fmt.Sprintf("%s runs; asked: %v", lead.name, asked)
-		}))
+		shutdown, upgrade := strings.HasPrefix(point, "provision.shutdown."), strings.HasPrefix(point, "provision.upgrade.")
+		must(t, r.lane.give(given))
+		switch {
+		case shutdown:
+			must(t, r.lane.answer(map[string]any{"shutdown": true, "msg": "that will do"}))
+		case upgrade:
+			doc := greets(given)
+			doc["upgrade"] = newerVersion
+			must(t, r.lane.answer(doc))
+		}
+		lead := r.killed(t, point)
 		got, err := r.target.greeting()
 		if err == nil && !slices.Contains([]string{old, given}, got) {
 			err = errors.New("it is neither")
 		}
 		if err != nil { // between two renames of a running machine there is none
-			must(wait("it has one", func() (bool, string) {
+			must(t, wait("it has one", func() (bool, string) {
 				got, err := r.target.greeting()
 				return err == nil && (got == old || got == given), fmt.Sprintf("%s: it has %q, and had %q (%v)", point, got, old, err)
 			}))
 		}
-		// Who was answered need not ask again. At the stages before the helper's end the leader may be gone before it answers.
-		if early := strings.HasPrefix(point, "provision.probe.") || strings.HasPrefix(point, "provision.inventory.") || point == "provision.helper.before"; asked != nil && !early {
-			t.Errorf("%s: the operator was not answered: %v", point, asked)
+		switch {
+		case shutdown:
+			r.targetEnds(t, config.ExitOK)
+			if got, err := r.target.greeting(); got != old || err != nil {
+				t.Errorf("%s: it was shut down with %q (%v), and had %q", point, got, err, old)
+			}
+			must(t, r.lane.give(given))
+			r.targetRuns(t, olderVersion)
+			r.reprovision(t)
+		case upgrade:
+			r.targetEnds(t, config.ExitAgain)
+			r.targetRuns(t, newerVersion)
 		}
-		if asked != nil {
-			must(wait("another takes the wish", func() (bool, string) {
-				next := r.leader()
-				if next == nil {
-					return false, "nobody leads"
-				}
-				err := next.queue("reprovision", r.id)
-				return err == nil, fmt.Sprint(err)
-			}))
+		must(t, r.provisioned(given))
+		if upgrade { // for the next one it is as it was
+			must(t, r.lane.give(given))
+			must(t, r.target.stop())
+			must(t, ownProgram(r.target))
+			r.targetRuns(t, olderVersion)
+			must(t, r.provisioned(given))
 		}
-		must(r.provisioned(given))
 		if now := r.leader(); now == lead {
 			t.Fatalf("%s leads, and has ended", lead.name)
 		}
-		must(r.start(lead))
-		must(lead.ready())
-		must(wait(lead.name+" is a voter again", func() (bool, string) { return r.votes(lead) }))
-		passed++
-	}
-	if want := 2 * len(cycle); passed != want {
-		t.Errorf("%d points of %d", passed, want)
+		must(t, r.start(lead))
+		must(t, lead.ready())
+		must(t, wait(lead.name+" is a voter again", func() (bool, string) { return r.votes(lead) }))
 	}
 }
