@@ -50,7 +50,8 @@ type Session struct {
 	mu     sync.Mutex
 	reason error
 	hello  *wire.Hello
-	offset time.Duration
+	clock  time.Time // the peer's, when this side's elapsed time was at; never this side's date, which may be set meanwhile
+	at     time.Time
 }
 
 // Peer returns the key of the other end, proven by the handshake.
@@ -116,27 +117,27 @@ func (h *Hub) Duplicates() [][2]*Session {
 }
 
 // SetHello keeps what the peer said of itself. sent is when this side asked, or the time of receipt where the peer spoke
-// first: the clock's offset is taken from the middle between it and now.
+// first: the peer's clock is taken to have shown what it said in the middle between it and now.
 func (s *Session) SetHello(h wire.Hello, sent time.Time) {
-	half := time.Since(sent) / 2
-	offset := time.UnixMilli(h.ClockMS).Sub(time.Now().Add(-half).Round(0))
+	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hello, s.offset = &h, offset
+	s.hello, s.clock, s.at = &h, time.UnixMilli(h.ClockMS), now.Add(-now.Sub(sent)/2)
 }
 
 // Serves returns how many streams of the peer are being served.
 func (s *Session) Serves() int { return int(s.streams.Load()) }
 
-// Hello returns what the peer said of itself, and how far its clock is ahead of this one's, to within half the time that
-// the answer took; ok is false before it did.
+// Hello returns what the peer said of itself, and how far its clock is ahead of what this one shows now, to within half the
+// time that the answer took; ok is false before it did.
 func (s *Session) Hello() (h wire.Hello, offset time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hello == nil {
 		return wire.Hello{}, 0, false
 	}
-	return *s.hello, s.offset, true
+	now := time.Now()
+	return *s.hello, s.clock.Add(now.Sub(s.at)).Sub(now.Round(0)), true
 }
 
 // Open opens a stream to the peer.

@@ -8,6 +8,7 @@ import (
 
 	"pace-node/internal/consensus"
 	"pace-node/internal/control"
+	"pace-node/internal/netio"
 	"pace-node/internal/wire"
 )
 
@@ -61,4 +62,44 @@ func (b *body) compare() {
 		b.cons.Diverged(fmt.Errorf("%w: at entry %d it has revision %d and the leader, %s, revision %d", consensus.ErrDiverged, mine.Index, mine.Revision, control.Word(leader.ID), theirs.Revision))
 		return
 	}
+}
+
+// askClock has the leader say again what its clock shows, and tells it the same of this one: voters send each other no
+// heartbeats that carry it, and either may have been set since the session began.
+func (b *body) askClock() {
+	s := b.leaderSession()
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, callTimeout)
+	defer cancel()
+	if err := b.n.hello(ctx, s); err != nil {
+		b.n.log.Debug("the leader does not say what its clock shows", "error", err.Error())
+	}
+}
+
+// leaderSession is a voter's session with the leader, nil where it leads itself or has none.
+func (b *body) leaderSession() *netio.Session {
+	if b.cons == nil || b.leads() {
+		return nil
+	}
+	leader, ok := b.view().Member(b.cons.Leader())
+	if !ok || leader.ID == b.n.id {
+		return nil
+	}
+	return b.n.hub.ByKey(leader.Key)
+}
+
+// clockOffset is how far the leader's clock is ahead of what this machine's shows: on a learner by the heartbeats of the
+// voter that it follows, on a voter by what the leader said last. known is false on the leader, and before anybody said it.
+func (b *body) clockOffset(now time.Time) (offset time.Duration, known bool) {
+	if b.learner != nil {
+		return b.learner.ClockOffset(now)
+	}
+	s := b.leaderSession()
+	if s == nil {
+		return 0, false
+	}
+	_, offset, known = s.Hello()
+	return offset, known
 }

@@ -149,7 +149,9 @@ func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wi
 	if writingSteps[w.Step] {
 		verdict, err := n.leases.spend(n.leaseInput(p, w))
 		if s, ok := p.Session.(*netio.Session); ok && err == nil && verdict == fleet.LeaseExpired && n.hello(ctx, s) == nil {
-			verdict, err = n.leases.spend(n.leaseInput(p, w)) // the leader's clock may have been set since it said what it shows
+			in := n.leaseInput(p, w)
+			in.LeaderNow = saidClock(s, time.Now()) // it may have been set since it said, here or in a heartbeat, what it shows
+			verdict, err = n.leases.spend(in)
 		}
 		switch {
 		case err != nil:
@@ -191,11 +193,15 @@ func (n *Node) leaderNow(now time.Time, b *body, p control.Peer) time.Time {
 		}
 	}
 	if s, ok := p.Session.(*netio.Session); ok {
-		if _, offset, ok := s.Hello(); ok {
-			return now.Add(offset)
-		}
+		return saidClock(s, now)
 	}
 	return now
+}
+
+// saidClock is the clock of a session's peer by its last Hello, this machine's own before one.
+func saidClock(s *netio.Session, now time.Time) time.Time {
+	_, offset, _ := s.Hello()
+	return now.Add(offset)
 }
 
 // Query implements control.Backend.

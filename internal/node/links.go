@@ -50,6 +50,7 @@ func (b *body) keepLinks() {
 		if !b.leads() && time.Since(compared) >= agreeEvery {
 			compared = time.Now()
 			b.compare()
+			b.askClock()
 		}
 		if b.leads() || b.cons.LastContact() < tellSilence {
 			led = time.Now()

@@ -173,7 +173,7 @@ type Node struct {
 	dissolved    atomic.Pointer[dissolvedInto] // nil: no order was obeyed
 	backup       backupState
 	leavingOn    atomic.Bool  // goOnLeaving runs
-	turned       atomic.Int64 // Unix nanoseconds of the loop's last beat
+	turned       atomic.Int64 // the loop's last beat, in nanoseconds since started: a date that is set must not look like a loop that stands
 
 	// voterDials is where the fleet's voters were reached.
 	voterDials voterDials

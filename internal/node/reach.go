@@ -7,6 +7,7 @@ import (
 
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
 	"pace-node/internal/identity"
 	"pace-node/internal/statedir"
 	"pace-node/internal/wire"
@@ -126,7 +127,7 @@ func (n *Node) silentFor(now time.Time, b *body, m fleet.Member) time.Duration {
 	if at := n.heardOf(now, m); !at.IsZero() {
 		return now.Sub(at)
 	}
-	if !m.Arrived && m.Admitted > 0 {
+	if !m.Arrived && m.Admitted >= int64(formation.EarliestCreated) { // an earlier date is of a leader without a clock
 		return max(now.Sub(time.Unix(m.Admitted, 0)), now.Sub(b.began))
 	}
 	return now.Sub(b.began)

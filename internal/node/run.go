@@ -24,7 +24,7 @@ import (
 func (n *Node) serve() {
 	n.metrics.SetSource(n.measure)
 	now := time.Now()
-	n.turned.Store(now.UnixNano())
+	n.turned.Store(int64(now.Sub(n.started)))
 	n.sayInterfaces()
 	n.relisted = now
 	n.publish(now)
@@ -106,7 +106,7 @@ func (n *Node) datagrams() <-chan netio.Received {
 
 // beat does what has no deadline of its own.
 func (n *Node) beat(now time.Time) {
-	n.turned.Store(now.UnixNano())
+	n.turned.Store(int64(now.Sub(n.started)))
 	n.due(now)
 	n.step(now, tick)
 	n.tickList(now)
@@ -129,11 +129,7 @@ func (n *Node) beat(now time.Time) {
 	if b := n.body; b != nil {
 		silent := n.leaderSilent()
 		n.board.Set(silent >= leaderSilence, "consensus-leader-silent", fmt.Sprintf("no leader was heard for %s", silent.Truncate(time.Second)))
-		var offset time.Duration
-		known := false
-		if b.learner != nil {
-			offset, known = b.learner.ClockOffset(now)
-		}
+		offset, known := b.clockOffset(now)
 		n.board.Set(known && offset.Abs() > fleet.LeaseSlack, "clock-skewed", fmt.Sprintf("the leader's clock is %s ahead of this machine's", offset.Truncate(time.Second)))
 	}
 	if err := n.body.writeErr(); err != nil {
@@ -191,7 +187,9 @@ func (n *Node) health() control.HealthFacts {
 }
 
 // alive reports whether the loop turns; the watchdog asks it too.
-func (n *Node) alive() bool { return time.Since(time.Unix(0, n.turned.Load())) < 10*beatPeriod }
+func (n *Node) alive() bool {
+	return time.Since(n.started)-time.Duration(n.turned.Load()) < 10*beatPeriod
+}
 
 // Alive reports whether the event loop turns.
 func (n *Node) Alive() bool { return n.alive() }

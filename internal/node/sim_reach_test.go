@@ -1,13 +1,16 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"pace-node/internal/control"
+	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
+	"pace-node/internal/identity"
 	"pace-node/internal/wire"
 )
 
@@ -120,6 +123,17 @@ func TestSimStaleMembers(t *testing.T) {
 		_, err := s.stale(b, time.Hour)
 		if err == nil {
 			t.Error("a learner says who is silent")
+		}
+		// Nor does a date before 2026 say since when, of an admission by a leader without a clock.
+		now := time.Now()
+		for admitted, want := range map[int64]time.Duration{20: now.Sub(a.serving.Load().began), now.Add(-48 * time.Hour).Unix(): 48 * time.Hour} {
+			var got time.Duration
+			s.must(a.ask(context.Background(), func(time.Time) {
+				got = a.silentFor(now, a.body, fleet.Member{ID: "never", Key: identity.NewPrivateKey([32]byte{9}).Public(), Admitted: admitted})
+			}))
+			if (got - want).Abs() > time.Minute {
+				t.Errorf("admitted at %d: silent for %s, want %s", admitted, got, want)
+			}
 		}
 		// A leader that has just started does not know.
 		s.halt(0)
