@@ -295,7 +295,9 @@ func (n *Node) acceptable(ctx context.Context, r wire.ClusterRequest) (acceptOf,
 		of.epoch, of.revision = b.position()
 		of.own, of.silent = key == n.key.Public(), n.leaderSilent() >= leaderSilence
 		revoked, gone = v.Revoked(key)
-		disagrees = !n.pin.Admits(b.cluster, key)
+		if disagrees = !n.pin.Admits(b.cluster, key); disagrees { // formation refuses it too, and counts that
+			n.step(now, formation.Event{Kind: formation.EvTrigger, Trigger: formation.EpochAccepted, From: key})
+		}
 		of.endpoints = append(of.endpoints, r.Endpoint, n.elsewheres[key].endpoint)
 		if m, ok := v.ByKey(key); ok {
 			of.voter = m.Role == fleet.RoleVoter

@@ -124,9 +124,6 @@ func (b *leaseBook) counts() map[string]uint64 {
 	return out
 }
 
-// writingSteps are the steps that change a machine; each runs only under a lease of its own.
-var writingSteps = map[string]bool{"csr": true, "configure": true, "restart": true, "upgrade": true, "shutdown": true}
-
 // lease signs one step for one machine. It needs leadership.
 func (n *Node) lease(id, step string, body []byte) ([]byte, error) {
 	v := n.view.Load()
@@ -140,13 +137,13 @@ func (n *Node) lease(id, step string, body []byte) ([]byte, error) {
 	return fleet.SignLease(n.key, claims), nil
 }
 
-// Work implements control.Backend: it checks the lease of a writing step against the roster that is applied here, and
-// has the step done.
+// Work implements control.Backend: it checks the lease of a step that changes this machine against the roster that is applied
+// here, and has the step done. Which steps those are is a column of the table that carries them out.
 func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wire.WorkAnswer, error) {
 	if n.pinDisagrees.Load() {
 		return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine takes no work: "+pinDisagreesText, "correct --fleet-id on that machine")
 	}
-	if writingSteps[w.Step] {
+	if row, known := target.LookupStep(w.Step); known && row.Lease {
 		verdict, err := n.leases.spend(n.leaseInput(p, w))
 		if s, ok := p.Session.(*netio.Session); ok && err == nil && verdict == fleet.LeaseExpired && n.hello(ctx, s) == nil {
 			in := n.leaseInput(p, w)

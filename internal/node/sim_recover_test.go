@@ -226,6 +226,9 @@ func TestSimAcceptWithAPin(t *testing.T) {
 		c := s.boot(2, func(c *Config) { c.Settings.FleetID = pin.String() })
 		_, err := typed(c, acceptRequest(b))
 		s.refusedWith(err, "--fleet-id", b.Key().String())
+		if got := s.metric(c, "pace_formation_pin_refusals_total"); got != 1 {
+			t.Errorf("%v refusals of the pin are counted", got)
+		}
 		s.halt(2)
 		pin.Keys = append(pin.Keys, b.Key())
 		c = s.boot(2, func(c *Config) { c.Settings.FleetID = pin.String() })

@@ -209,6 +209,15 @@ func TestSimLeases(t *testing.T) {
 		if err := work([]byte("no lease")); err == nil || s.metric(b, `pace_leases_refused_total{reason="malformed"}`) != before+1 {
 			t.Errorf("no lease: %v", err)
 		}
+		// Each step that changes a machine, and none that only asks.
+		for step, needs := range map[string]bool{"inventory": false, "csr": true, "configure": true, "restart": true, "shutdown": true, "upgrade": true} {
+			before := s.metric(b, `pace_leases_refused_total{reason="malformed"}`)
+			_, err := b.Work(context.Background(), control.Peer{Key: a.Key(), ID: a.id}, wire.WorkRequest{Step: step})
+			var e *wire.Error
+			if leased := errors.As(err, &e) && e.Code == wire.CodeLeaseRefused && s.metric(b, `pace_leases_refused_total{reason="malformed"}`) == before+1; leased != needs {
+				t.Errorf("%s without a lease: %v", step, err)
+			}
+		}
 		s.halt(1)
 		b = s.boot(1)
 		s.want(30*time.Second, "it follows again", func() bool { return follows(b, a) })
