@@ -110,6 +110,22 @@ func TestVerifiedFieldCases(t *testing.T) {
 	}
 }
 
+// TestVerifiedQueue: each row of the chapters about the provisioning queue names a test (TestWords holds that it is there).
+func TestVerifiedQueue(t *testing.T) {
+	row := regexp.MustCompile(`(?m)^\| (.+) \| (.+) \|$`)
+	for heading, least := range map[string]int{"The provisioning queue on the leader": 25, "The provisioning queue: machine, helper, upgrades, operator": 30} {
+		rows := row.FindAllStringSubmatch(chapter(t, verified(t), heading), -1)
+		if len(rows) < least {
+			t.Errorf("%s has %d rows, want %d and more", heading, len(rows), least)
+		}
+		for _, m := range rows {
+			if m[1] != "What" && !test.MatchString(m[2]) {
+				t.Errorf("%s: this row names no test: %s", heading, m[1])
+			}
+		}
+	}
+}
+
 // TestVerifiedFiles: every file that only Windows or macOS compiles is in the table with what ran it, and no other.
 func TestVerifiedFiles(t *testing.T) {
 	table := chapter(t, verified(t), "Files that only another system compiles")
