@@ -284,7 +284,7 @@ func (g *Guard) back(why string) (code int, ok bool) {
 	if g.timer != nil {
 		g.timer.Stop()
 	}
-	if err := rollBack(g.place, &g.intent, why); err != nil {
+	if err := rollBack(g.place, &g.intent, why, nil); err != nil {
 		g.say("the upgrade to %s has to be rolled back (%s), and cannot be: %v; put the program of version %s to %s", g.intent.To, why, err, g.intent.From, g.place.program)
 		return 0, false
 	}
@@ -293,8 +293,9 @@ func (g *Guard) back(why string) (code int, ok bool) {
 }
 
 // rollBack notes that the old program comes back and puts it there. The note goes first: it is what ends a roll-back that
-// a crash interrupted.
-func rollBack(p place, in *Intent, why string) error {
+// a crash interrupted. Whoever else has to know is told before the old program is there, since a service manager may start it
+// in the same moment; nil: nobody.
+func rollBack(p place, in *Intent, why string, tell func(Intent)) error {
 	if in.Phase != PhaseRolledBack {
 		next := *in
 		next.Phase, next.Why, next.At = PhaseRolledBack, why, time.Now().Unix()
@@ -302,6 +303,9 @@ func rollBack(p place, in *Intent, why string) error {
 			return err
 		}
 		*in = next
+	}
+	if tell != nil {
+		tell(*in)
 	}
 	return p.back()
 }

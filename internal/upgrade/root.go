@@ -33,6 +33,8 @@ type Root struct {
 	Life    func(ctx context.Context) (host.Life, error)
 	Restart func(ctx context.Context) error
 	Run     func(ctx context.Context, program string, args ...string) (int, string, error) // nil: runs it
+
+	point func(string) // tests look there; nil: nobody
 }
 
 // Apply ends an upgrade that was interrupted, or does what is asked for, and says what. It returns once the new program has
@@ -46,7 +48,7 @@ func (r *Root) Apply(ctx context.Context) (said string, err error) {
 	if r.Run == nil {
 		r.Run = runProgram
 	}
-	p := placeOf(r.Program, nil)
+	p := placeOf(r.Program, r.point)
 	p.intent = filepath.Join(r.Notes, "intent.json")
 	p.sweep()
 	in, err := readIntent(p.intent)
@@ -196,7 +198,9 @@ func (r *Root) watch(ctx context.Context, p place, in Intent, before string) (st
 
 // back puts the old program in its place.
 func (r *Root) back(ctx context.Context, p place, in Intent, why string) (string, error) {
-	if err := rollBack(p, &in, why); err != nil {
+	if err := rollBack(p, &in, why, func(in Intent) {
+		_ = r.note(note{Intent: &in}) // what fails here is tried again, and said, once the old program is back
+	}); err != nil {
 		return "", fmt.Errorf("the upgrade to %s has to be rolled back (%s), and cannot be: %w; install the package of version %s again", in.To, why, err, in.From)
 	}
 	return r.undone(ctx, p, in)

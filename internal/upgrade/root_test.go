@@ -214,6 +214,27 @@ func TestRootRollsBack(t *testing.T) {
 	}
 }
 
+// TestRootTellsBeforeTheOldProgramIsBack: systemd may start the old program as soon as it is there, and that one must know
+// that it was taken back, or it would ask for the same again.
+func TestRootTellsBeforeTheOldProgramIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPackaged(t)
+		p.service.onStart = func(s *service) { s.life = host.Life{Start: "old", Active: true} }
+		root, knew := p.root(), false
+		root.point = func(name string) {
+			if name == "upgrade.back.before" {
+				_, knew = p.upgrader(nil).RolledBack()
+			}
+		}
+		if _, rootErr, err := p.asked(t.Context(), root, func(error) { p.service.is(host.Life{Start: "b", Down: true}) }); err != nil || rootErr != nil {
+			t.Fatalf("%v, %v", rootErr, err)
+		}
+		if !knew {
+			t.Error("the old program is there, and does not know that it was taken back")
+		}
+	})
+}
+
 // TestRootRefuses: what root did not type, and what the service could have changed, changes nothing.
 func TestRootRefuses(t *testing.T) {
 	_, otherSecret, _, err := release.NewKey("")

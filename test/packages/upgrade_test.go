@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"pace-node/internal/release"
 )
@@ -76,14 +75,14 @@ func TestUpgradeOfAPackage(t *testing.T) {
 	l.run(1, "mkdir -p /srv && tar -C /srv -xf /root/repo.tar && chmod -R go+rX /srv/repo && printf '%s\\n' PACE_PROVISION_HELPER=/usr/local/bin/helper "+
 		"PACE_PROVISION_UPGRADES=required PACE_PROVISION_REPOSITORY=/srv/repo PACE_PROVISION_RELEASE_KEY="+key+" >>/etc/default/pace-node && systemctl restart pace-node")
 	l.same("shipped", l.try(1, "systemctl is-enabled pace-node-upgrade.path; systemctl is-active pace-node-upgrade.path"), "disabled\ninactive")
-	l.until(1, 60*time.Second, "pacectl queue show host1 | grep -q 'dpkg owns /usr/bin/pace-node: upgrade the package, or let root do it: systemctl enable --now pace-node-upgrade.path'")
+	l.until(1, patience, "pacectl queue show host1 | grep -q 'dpkg owns /usr/bin/pace-node: upgrade the package, or let root do it: systemctl enable --now pace-node-upgrade.path'")
 
 	l.run(1, "systemctl enable --now pace-node-upgrade.path && pacectl queue retry host1")
-	l.until(1, 60*time.Second, "pacectl node --json | grep -q '\"version\":\"0.0.2\"'")
+	l.until(1, patience, "pacectl node --json | grep -q '\"version\":\"0.0.2\"'")
 	// Root's half is killed while it watches, and started again by what it left.
-	l.until(1, 30*time.Second, "test -e /var/lib/pace-node-upgrade/intent.json && systemctl kill -s KILL pace-node-upgrade.service && test -e /var/lib/pace-node-upgrade/intent.json")
-	l.until(1, 90*time.Second, "test ! -e /var/lib/pace-node-upgrade/intent.json")
-	l.until(1, 30*time.Second, "find /var/lib/pace-node/provisioned/current -name configuration.json | grep -q .")
+	l.until(1, patience, "test -e /var/lib/pace-node-upgrade/intent.json && systemctl kill -s KILL pace-node-upgrade.service && test -e /var/lib/pace-node-upgrade/intent.json")
+	l.until(1, patience, "test ! -e /var/lib/pace-node-upgrade/intent.json")
+	l.until(1, patience, "find /var/lib/pace-node/provisioned/current -name configuration.json | grep -q .")
 	l.same("upgraded", l.try(1, "systemctl is-active pace-node; /usr/bin/pace-node --version | cut -d' ' -f2; /usr/bin/pace-node.previous --version | cut -d' ' -f2; stat -c '%a %U' /usr/bin/pace-node; ls -A /var/lib/pace-node/upgrade"),
 		"active\n0.0.2\n0.0.1\n755 root")
 
@@ -91,9 +90,9 @@ func TestUpgradeOfAPackage(t *testing.T) {
 	wants(badVersion)
 	l.run(1, "mkdir -p /etc/systemd/system/pace-node.service.d && printf '[Service]\\nEnvironment="+endsAtItsStart+"\\n' >/etc/systemd/system/pace-node.service.d/x.conf && "+
 		"systemctl daemon-reload && pacectl queue reprovision host1")
-	l.until(1, 120*time.Second, "journalctl --no-pager -u pace-node-upgrade | grep -q 'to 0.0.3 is rolled back: it was started 3 times'")
-	l.until(1, 60*time.Second, "pacectl node --json | grep -q '\"version\":\"0.0.2\"'")
-	l.until(1, 60*time.Second, "pacectl queue show host1 | grep -q 'the upgrade to 0.0.3 was rolled back here'")
+	l.until(1, patience, "journalctl --no-pager -u pace-node-upgrade | grep -q 'to 0.0.3 is rolled back: it was started 3 times'")
+	l.until(1, patience, "pacectl node --json | grep -q '\"version\":\"0.0.2\"'")
+	l.until(1, patience, "pacectl queue show host1 | grep -q 'the upgrade to 0.0.3 was rolled back here'")
 	l.same("rolled back", l.try(1, "systemctl is-active pace-node; /usr/bin/pace-node --version | cut -d' ' -f2; ls /usr/bin/pace-node.previous /var/lib/pace-node-upgrade/intent.json 2>/dev/null"), "active\n0.0.2")
 	if said := l.run(1, "journalctl --no-pager -u pace-node"); !strings.Contains(said, "last upgrade was rolled back") {
 		t.Error("the service's log does not say that it was rolled back")
