@@ -138,17 +138,22 @@ func (n *Node) announced(now time.Time, id string, a wire.Announce) {
 }
 
 // startupEvent is this start, signed for the fleet's leader. Each one has the next sequence. The fleet is the serving
-// body's: the view has none before a new learner's first snapshot, and the first event would be sent in vain.
+// body's: the view has none before a new learner's first snapshot, and the first event would be sent in vain. It is told
+// only where provisioning is wanted, and says so: a machine that runs a configuration which nobody has confirmed is a
+// server by its announcement, and no leader would listen to its start.
 func (n *Node) startupEvent(b *body, a wire.Announce) wire.StartupEvent {
 	sequence := n.target.NextSequence()
-	e := wire.StartupEvent{Cluster: b.cluster, Node: n.id, Component: a.Component, BootID: n.target.BootID(), Sequence: sequence,
+	e := wire.StartupEvent{Cluster: b.cluster, Node: n.id, Component: wire.ComponentProvision, BootID: n.target.BootID(), Sequence: sequence,
 		At: uint64(max(time.Now().Unix(), 0)), AgeMS: uint64(time.Since(n.started).Milliseconds()), Version: a.Version}
 	e.Signature = n.key.Sign(e.Message())
 	return e
 }
 
-// tellStartup says on a voter's session that this machine started and wants provisioning, again with backoff until the
-// leader has heard it.
+// errNotLeading: the voter at the other end is not the leader that this machine knows.
+var errNotLeading = errors.New("this voter does not lead")
+
+// tellStartup says on a voter's session that this machine started and wants provisioning, once that voter leads, and again
+// with backoff until the leader has heard it.
 func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 	wait := startupRetryFirst
 	first := n.serving.Load()
@@ -159,10 +164,19 @@ func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 		if !a.Wants || b == nil || b != first {
 			return // another body means another fleet, or another mode in it, which tells its start anew
 		}
-		answer, err := n.sendStartup(ctx, s, n.startupEvent(b, a))
+		// Whom this machine does not know as the leader it would refuse the work: an event that is heard too early costs a
+		// failed probe, and its backoff.
+		var answer wire.StartupEventAnswer
+		err := errNotLeading
+		if s.Peer() == n.leader().key {
+			answer, err = n.sendStartup(ctx, s, n.startupEvent(b, a))
+		}
 		if err == nil {
 			n.log.Debug("startup event heard", "admitted", answer.Admitted, "refused", control.Word(answer.Refused))
-			return
+			if answer.Refused != queue.Paused.String() {
+				return
+			}
+			// It was dropped: a leader that was just elected does not provision yet, one that stops does not any more.
 		}
 		var refused *wire.Error
 		if errors.As(err, &refused) && (refused.Code == wire.CodeRevoked || refused.Code == wire.CodeNotMember) {
@@ -175,7 +189,7 @@ func (n *Node) tellStartup(ctx context.Context, s *netio.Session) {
 			return
 		case <-elected:
 			wait = startupRetryFirst
-			continue // whoever leads now has not heard it
+			continue // whoever leads now may not have heard it
 		case <-time.After(wait + time.Duration(n.cfg.Random()*float64(wait)/2)):
 		}
 		wait = min(2*wait, startupRetryMost)
