@@ -236,8 +236,14 @@ func TestOperatorVerbs(t *testing.T) {
 		if err != nil || !strings.Contains(string(trial.Output), `"role":"web"`) || !strings.Contains(string(trial.Input), `"identity":"idle"`) {
 			t.Fatalf("%s %s %v", trial.Input, trial.Output, err)
 		}
-		if log := f.get("idle").log[steps:]; !slices.Equal(log, []string{"inventory"}) {
-			t.Fatalf("a trial did %v", log)
+		f.p.cfg.Store(func() *Config { c := *f.p.cfg.Load(); c.Helper, c.Default = "/no/such/helper", ""; return &c }())
+		_, err = f.p.TryHelper(ctx, "idle")
+		var told *wire.Error
+		if !errors.As(err, &told) || !strings.Contains(told.Text, "/no/such/helper") || told.Hint != "mend the helper, and try it again: pacectl queue run-helper idle --dry-run" {
+			t.Fatalf("a helper that fails: %v", err)
+		}
+		if log := f.get("idle").log[steps:]; !slices.Equal(log, []string{"inventory", "inventory"}) {
+			t.Fatalf("two trials did %v", log)
 		}
 	})
 }

@@ -101,7 +101,19 @@ func withStderr(text string, stderr []byte) string {
 	if s == "" {
 		return text + "; its stderr is empty"
 	}
-	return text + "; its stderr: " + quote(s)
+	return text + "; its stderr: " + quote(readable(s))
+}
+
+// readable makes one line of lines, " / " between them, and of double quotes single ones: quoting leaves those as they are, and
+// what quotes the whole again, as every list does, makes no thicket of backslashes of a traceback.
+func readable(s string) string {
+	var lines []string
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(lines, " / "), `"`, "'")
 }
 
 func limit(r io.Reader, n int64) io.Reader { return io.LimitReader(r, n) }

@@ -97,6 +97,7 @@ func TestHelpers(t *testing.T) {
 		{"not JSON", "echo hello; echo 'a\033[2Jb' >&2", ReasonNotJSON, []string{`printed "hello"`}},
 		{"noise before JSON", "echo connecting...; " + good, ReasonNotJSON, []string{`"connecting...\n{`}},
 		{"good answer and exit 3", good + "; echo 'the directory is down' >&2; exit 3", ReasonExit, []string{"exit code 3", `its stderr: "the directory is down"`}},
+		{"lines of stderr", `printf 'Traceback:\n\n  File "x.py", line 3\nKeyError\n' >&2; exit 1`, ReasonExit, []string{`its stderr: "Traceback: / File 'x.py', line 3 / KeyError"`}},
 		{"a signal", "kill -TERM $$", ReasonExit, []string{"terminated"}},
 		{"wrong type", `printf '{"configuration":{"port":80}}'`, ReasonWrongType, []string{`the key "configuration"`}},
 		{"empty configuration", `printf '{"configuration":{}}'`, ReasonEmpty, nil},

@@ -187,6 +187,19 @@ type HelperTrial struct {
 	Took          time.Duration
 }
 
+// trialFailure is a helper that failed where a person tried it.
+type trialFailure struct {
+	failure *Failure
+	id      string
+}
+
+func (t *trialFailure) Error() string { return t.failure.Text }
+
+// Unwrap gives the helper's failure, and what the person is answered with.
+func (t *trialFailure) Unwrap() []error {
+	return []error{t.failure, wire.NewError(wire.CodeRefusedByRule, t.failure.Text, "mend the helper, and try it again: pacectl queue run-helper "+t.id+" --dry-run")}
+}
+
 // TryHelper runs the helper for one machine and configures nothing.
 func (p *Provisioner) TryHelper(ctx context.Context, id string) (HelperTrial, error) {
 	r := &run{ctx: ctx, cancel: func() {}, cfg: p.cfg.Load()}
@@ -219,7 +232,7 @@ func (p *Provisioner) TryHelper(ctx context.Context, id string) (HelperTrial, er
 	a, input, output, failure := p.runHelper(r, inventory)
 	out := HelperTrial{Input: input, Output: output, Took: time.Since(begun)}
 	if failure != nil {
-		return out, failure
+		return out, &trialFailure{failure, id}
 	}
 	if output == nil {
 		var err error
