@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pace-node/internal/config"
@@ -57,12 +58,18 @@ func (r *runner) keyPassphrase(prompt string, twice bool) ([]byte, error) {
 	return r.deps.Passphrase(r.flags[config.WordPass], prompt, twice)
 }
 
+// releaseSystems are what pace-node is built for, as Go names them: a program of another name is fetched by no machine.
+var releaseSystems = []string{"darwin", "linux", "windows"}
+
 func (r *runner) releaseNew(_ context.Context, args []string) (Printable, error) {
 	programs := map[string]string{}
 	for _, word := range args[2:] {
 		platform, file, ok := strings.Cut(word, "=")
 		if !ok || file == "" || !release.ValidPlatform(platform) {
 			return nil, usageFailure("for example linux-amd64=build/linux-amd64/pace-node", "%s is not OS-ARCH=FILE", Word(word))
+		}
+		if system, _, _ := strings.Cut(platform, "-"); !slices.Contains(releaseSystems, system) {
+			return nil, usageFailure("one of "+strings.Join(releaseSystems, ", ")+", as in linux-amd64", "pace-node runs on no system %s", Word(system))
 		}
 		if _, twice := programs[platform]; twice {
 			return nil, usageFailure("name each system once", "%s is named twice", Word(platform))
@@ -163,7 +170,7 @@ var releaseRemedies = []struct {
 	{release.ErrDigest, "the program was changed after it was signed: take it from where it was built, and sign again"},
 	{release.ErrVersion, "a version is letters, digits, dots, plus, hyphen, underscore, tilde and caret, for example 1.4.0"},
 	{release.ErrKey, "name a key that pacectl release key, or minisign -G, wrote, and its own passphrase"},
-	{release.ErrNotFound, "pacectl release new REPOSITORY VERSION OS-ARCH=FILE makes it"},
+	{release.ErrNotFound, "pacectl release new REPOSITORY VERSION OS-ARCH=FILE makes a version, and pacectl release sign its manifest"},
 	{release.ErrManifest, "make the version anew: pacectl release new, then pacectl release sign"},
 	{release.ErrRepository, "give the path of a folder, or an http or https address"},
 }

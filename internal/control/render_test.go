@@ -318,3 +318,15 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpColumn: what is too long for its column has its meaning under it, in the column of all others.
+func TestHelpColumn(t *testing.T) {
+	var l lines
+	l.column("pacectl node", "this machine's node")
+	l.column("pacectl "+strings.Repeat("x", helpColumn), "long")
+	want := "  pacectl node" + strings.Repeat(" ", helpColumn-len("pacectl node")+1) + "this machine's node\n" +
+		"  pacectl " + strings.Repeat("x", helpColumn) + "\n" + strings.Repeat(" ", helpColumn+3) + "long\n"
+	if l.String() != want {
+		t.Errorf("%q, want %q", l.String(), want)
+	}
+}

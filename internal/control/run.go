@@ -109,7 +109,7 @@ var verbs = []verb{
 	{"", "member list", true, "", 0, 0, "the members of the fleet", (*runner).memberList},
 	{"", "member show", false, "MACHINE", 1, 1, "one member", (*runner).memberShow},
 	{"", "member stale", false, "", 0, 0, "the members that were not heard for long", (*runner).stale},
-	{"cluster-forget", "member forget", false, "MACHINE", 0, 1, "remove a member and revoke its key for ever", (*runner).forget},
+	{"cluster-forget", "member forget", false, "[MACHINE]", 0, 1, "remove a member and revoke its key for ever", (*runner).forget},
 	{"cluster-set", "fleet set", false, "NAME=VALUE", 1, 1, "change a setting of the fleet", (*runner).set},
 	{"", "queue list", true, "", 0, 0, "the provisioning queue", (*runner).queueList},
 	{"", "queue show", false, "MACHINE", 1, 1, "one machine of the queue", (*runner).queueShow},
@@ -307,24 +307,24 @@ func ToolHelp() string {
 	l.add("pacectl: what an operator asks of pace-node. MACHINE is a name where it is unique, an id, or the start of one id.\n")
 	for _, v := range verbs {
 		if v.words != "" {
-			l.add("  pacectl %-40s %s", v.synopsis(), v.about)
+			l.column("pacectl "+v.synopsis(), v.about)
 		}
 	}
 	l.add("")
 	for i := range config.Options {
 		if o := &config.Options[i]; o.Tool {
-			l.add("  %-48s %s", typed(o), o.Help)
+			l.column(typed(o), o.Help)
 		}
 	}
 	for _, v := range config.Verbs {
 		if v.Tool() {
-			l.add("  %-48s %s", "--"+v.Name, v.Help)
+			l.column("--"+v.Name, v.Help)
 		}
 	}
 	l.add("")
 	for i := range config.WordFlags {
 		f := &config.WordFlags[i]
-		l.add("  %-48s %s [%s]", typedWord(f), f.Help, f.Words())
+		l.column(typedWord(f), fmt.Sprintf("%s [%s]", f.Help, f.Words()))
 	}
 	return l.String()
 }

@@ -127,3 +127,15 @@ func (l *lines) add(format string, args ...any) {
 
 // words writes columns separated by one space.
 func (l *lines) words(columns ...string) { l.add("%s", strings.Join(columns, " ")) }
+
+// helpColumn is the width of what is typed, in the help.
+const helpColumn = 48
+
+// column writes what is typed, and what it means beside it; under it where what is typed is longer than its column.
+func (l *lines) column(typed, means string) {
+	if len(typed) > helpColumn {
+		l.add("  %s", typed)
+		typed = ""
+	}
+	l.add("  %-*s %s", helpColumn, typed, means)
+}
