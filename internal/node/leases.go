@@ -132,7 +132,7 @@ func (n *Node) lease(id, step string, body []byte) ([]byte, error) {
 		return nil, n.notLeader("only the leader signs leases")
 	}
 	claims := wire.LeaseClaims{Version: wire.LeaseVersion, Target: id, Step: step, Digest: sha256.Sum256(body),
-		Expiry: uint64(time.Now().Add(fleet.LeaseLife).Unix()), Cluster: v.Cluster(), Epoch: v.Epoch(), Term: b.cons.Term(), Signer: n.id}
+		Expiry: uint64(max(time.Now().Add(fleet.LeaseLife).Unix(), 0)), Cluster: v.Cluster(), Epoch: v.Epoch(), Term: b.cons.Term(), Signer: n.id}
 	n.cfg.Entropy(claims.Serial[:])
 	return fleet.SignLease(n.key, claims), nil
 }

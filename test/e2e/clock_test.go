@@ -187,6 +187,9 @@ func TestFoundedIn1970(t *testing.T) {
 
 	b.promoted(a)
 	c.promoted(a)
+	for _, n := range []*node{b, c} { // a voter that has only just taken its seat takes no work before it has heard who leads
+		n.shows("who leads", func(d nodeDoc) bool { return d.Leader != nil && d.Leader.ID == a.id() })
+	}
 	// A lease ends on the leader's clock: it is set between two leases, and to the true date.
 	for i, by := range []skew{born1970() + jump, born1970() - jump, 0} {
 		a.sets(by)
