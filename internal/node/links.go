@@ -202,8 +202,18 @@ func (b *body) speaksForUs(ctx context.Context, m fleet.Member, said wire.ErrorC
 	if said == wire.CodeRevoked {
 		return true
 	}
-	f, err := b.n.summaryOver(ctx, s, formation.OriginRemembered)
-	return err == nil && f.Cluster == b.cluster && f.Leader.ID != "" && f.Leader.ID != b.n.id
+	// Over a connection of its own: a summary is answered once a connection, and this may be asked for as long as no leader is heard.
+	var endpoints []string
+	if b.n.ask(ctx, func(now time.Time) { endpoints = b.n.memberEndpoints(now, m) }) != nil {
+		return false
+	}
+	for _, endpoint := range endpoints {
+		f, err := b.n.fetchSummary(ctx, endpoint, &m.Key, formation.OriginRemembered)
+		if err == nil {
+			return f.Cluster == b.cluster && f.Leader.ID != "" && f.Leader.ID != b.n.id
+		}
+	}
+	return false
 }
 
 // toldBy takes what another voter said of the roster.

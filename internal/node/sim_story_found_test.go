@@ -171,6 +171,29 @@ func TestSimNoLeadersWordIsNone(t *testing.T) {
 	})
 }
 
+// TestSimDemotedUnheard: a voter that raft's log does not reach is demoted. Its sessions stand all the while, so it has asked the
+// others often before it may take their word: each time they must be able to say that they are led.
+func TestSimDemotedUnheard(t *testing.T) {
+	simulate(t, 76, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent"}
+		var walled atomic.Bool
+		a := s.voters(3, func(c *Config) { c.Network = &walledNet{c.Network.(*simNet), &walled} })
+		last := s.nodes[2]
+		walled.Store(true)
+		s.net.Cut(addrOf(0), addrOf(2))
+		s.net.Cut(addrOf(1), addrOf(2))
+		s.must(s.asked(a, demote(last)))
+		s.want(time.Minute, "it is out of consensus", func() bool { return len(a.serving.Load().cons.Seats()) == 2 })
+		if last.Mode() != formation.Voter {
+			t.Fatalf("it heard of it: %s", last.Mode())
+		}
+		s.want(2*time.Minute, "it follows", func() bool { return last.Mode() == formation.Learner && follows(last, a) })
+		walled.Store(false)
+		s.must(s.write(a, "9"))
+		s.agree(s.nodes...)
+	})
+}
+
 // TestSimVotersTurnedOver: while a learner was away the fleet's only voter gave its seat to another learner and left. The
 // one that comes back knows no voter that is left: it says whose key it is led under now, and a person's word is enough.
 func TestSimVotersTurnedOver(t *testing.T) {
