@@ -79,7 +79,7 @@ func (n *Node) step1(e formation.Event) { n.post(func(now time.Time) { n.step(no
 // sayStart is the start-up line: every surface.
 func (n *Node) sayStart() {
 	attrs := []any{"version", version.Version, "node-id", n.id, "name", n.name, "mode", n.mode.Load().String(), "fleet", n.rec.Cluster, "key", n.key.Public().String(),
-		"listen", n.fcListener.Addr().String(), "advertised", n.fcEndpoint(), "state-dir", n.dir.Path(), "admin-socket", n.cfg.AdminSocket, "admin-listen", cmp.Or(n.adminAddr(), "off")}
+		"listen", n.fcListener.Addr().String(), "advertised", n.fcEndpoint(), "state-dir", n.dir.Path(), "admin-socket", n.cfg.AdminSocket, "admin-listen", cmp.Or(n.adminAddr(), n.cfg.Settings.AdminListen)}
 	if n.body.cons != nil {
 		attrs = append(attrs, "listen-raft", n.body.layer.Addr().String())
 	}
