@@ -39,7 +39,14 @@ func (n *Node) facts(now time.Time) enroll.Facts {
 	f := enroll.Facts{
 		Leads: n.body.leads() && (own.Mode == formation.Solitary || own.Mode == formation.Voter), LeaderEndpoint: n.leader().endpoint,
 		FormatInUse: v.FormatInUse(), Revoked: v.Revoked, Holds: v.Holds,
-		PreApproved: func(id string, key identity.PublicKey) bool { _, ok := v.PreApproved(id, key); return ok },
+		// A machine that was admitted since under the same id is not put out by a word that is older than its admission.
+		PreApproved: func(id string, key identity.PublicKey) bool {
+			if m, ok := v.Member(id); ok && m.Key != key {
+				return false
+			}
+			_, ok := v.PreApproved(id, key)
+			return ok
+		},
 		MemberID:    func(id string) bool { _, ok := v.Member(id); return ok },
 		MemberNamed: func(name string) (string, time.Time, bool) {
 			for m := range v.Named(name) {

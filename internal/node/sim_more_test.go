@@ -407,6 +407,29 @@ func TestSimListOfTheWholeInventory(t *testing.T) {
 	})
 }
 
+// TestSimOlderWordForTheSameId: a machine was approved ahead under one key, and then one with the same id was admitted under
+// another. The first one's key waits for a person: it does not put the member out.
+func TestSimOlderWordForTheSameId(t *testing.T) {
+	simulate(t, 66, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		other := identity.NewPrivateKey([32]byte{9, 9}).Public()
+		s.must(s.cluster(a, wire.ClusterRequest{Op: "admit-learner", ID: b.id, Key: other.String()}))
+		ahead := func() (yes bool) {
+			s.must(a.ask(context.Background(), func(now time.Time) { f := a.facts(now); yes = f.PreApproved(b.id, other) }))
+			return yes
+		}
+		if !ahead() {
+			t.Fatal("the one that was approved ahead would not be admitted")
+		}
+		s.joined(a, b)
+		if _, ok := a.View().PreApproved(b.id, other); !ok || ahead() {
+			t.Errorf("awaited still: %v, and it would be admitted in the member's place: %v", ok, ahead())
+		}
+	})
+}
+
 // TestSimRefusedAdmissionIsNoEntry: an admission that the fleet's state refuses is asked for again every two seconds, and the
 // log does not grow by it.
 func TestSimRefusedAdmissionIsNoEntry(t *testing.T) {
