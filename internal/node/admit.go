@@ -47,7 +47,7 @@ func (n *Node) facts(now time.Time) enroll.Facts {
 			_, ok := v.PreApproved(id, key)
 			return ok
 		},
-		MemberID:    func(id string) bool { _, ok := v.Member(id); return ok },
+		MemberID: func(id string) bool { _, ok := v.Member(id); return ok },
 		MemberNamed: func(name string) (string, time.Time, bool) {
 			for m := range v.Named(name) {
 				return m.ID, n.heardOf(now, m), true
