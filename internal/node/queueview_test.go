@@ -70,6 +70,14 @@ func TestSimQueueElsewhere(t *testing.T) {
 		if _, err := s.queueShow(d, a.id); !errors.As(err, &refused) || refused.Code != wire.CodeRefusedByRule || refused.Hint == "" {
 			t.Errorf("a learner shows another machine's record: %v", err)
 		}
+		s.want(time.Minute, "the other voter holds what became of it", func() bool {
+			for _, n := range s.nodes {
+				if m, ok := b.View().Member(n.id); !ok || m.Provision.Stage != "helper" || m.Provision.Due == 0 {
+					return false
+				}
+			}
+			return true
+		})
 		s.halt(0)
 		s.want(time.Minute, "a voter without a leader shows its own picture", func() bool {
 			list, by := s.queueOf(b)

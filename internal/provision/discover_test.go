@@ -137,6 +137,7 @@ func TestIdentityClashBothWays(t *testing.T) {
 				f.with("b", func(m *machine) { m.answersAs, m.wants = "a", true })
 				f.with("a", func(m *machine) { m.wants = true })
 				time.Sleep(time.Minute) // the round
+				synctest.Wait()
 				if f.conditions["identity-clash"] != "a" {
 					t.Fatalf("conditions %v", f.conditions)
 				}
