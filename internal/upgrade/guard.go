@@ -197,6 +197,8 @@ func (g *Guard) watch() {
 	if err := g.place.write(g.intent, "count"); err != nil {
 		g.say("this start of the new program cannot be counted: %v", err)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(g.w.Within, func() {
 		g.mu.Lock()
 		late := !g.served && !g.settled

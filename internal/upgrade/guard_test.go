@@ -63,8 +63,8 @@ func TestServesAndSettles(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		r.wants("it served for its time", settled)
-		if code := g.End(1); code != 1 || len(r.exits) != 0 {
-			t.Errorf("status %d, ended %v", code, r.exits)
+		if code := g.End(1); code != 1 || len(r.ended()) != 0 {
+			t.Errorf("status %d, ended %v", code, r.ended())
 		}
 		r.wants("it ended", settled)
 	})
@@ -89,13 +89,13 @@ func TestHangs(t *testing.T) {
 		g := r.begin(nil)
 		time.Sleep(ServeWithin - time.Second)
 		synctest.Wait()
-		if len(r.exits) != 0 {
+		if len(r.ended()) != 0 {
 			t.Fatal("too soon")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !cmp.Equal(r.exits, []int{again}) {
-			t.Errorf("ended with %v", r.exits)
+		if !cmp.Equal(r.ended(), []int{again}) {
+			t.Errorf("ended with %v", r.ended())
 		}
 		r.wants("it hangs", rolledBack("1"))
 		g.Served() // too late
@@ -130,12 +130,12 @@ func TestEndsOverAndOver(t *testing.T) {
 		if g := r.begin(func(w *Watch) { w.Refuse = func(err error, code int) { told = err } }); g != nil {
 			t.Error("a fourth start is watched")
 		}
-		if !cmp.Equal(r.exits, []int{again}) || told == nil || !strings.Contains(told.Error(), "started 3 times") {
-			t.Errorf("ended with %v, told %v", r.exits, told)
+		if !cmp.Equal(r.ended(), []int{again}) || told == nil || !strings.Contains(told.Error(), "started 3 times") {
+			t.Errorf("ended with %v, told %v", r.ended(), told)
 		}
 		r.wants("four starts", rolledBack("3"))
 		// The old program starts, and nothing is watched; the note stays for the fleet.
-		if g := r.begin(nil); g != nil || len(r.exits) != 1 {
+		if g := r.begin(nil); g != nil || len(r.ended()) != 1 {
 			t.Error("the old program is watched")
 		}
 		r.wants("the old program", rolledBack("3"))
@@ -226,8 +226,8 @@ func TestNoWayBack(t *testing.T) {
 	if err := os.Remove(filepath.Join(r.dir, "pace-node.previous")); err != nil {
 		t.Fatal(err)
 	}
-	if code := r.begin(nil).End(78); code != 78 || len(r.exits) != 0 {
-		t.Errorf("%d, %v", code, r.exits)
+	if code := r.begin(nil).End(78); code != 78 || len(r.ended()) != 0 {
+		t.Errorf("%d, %v", code, r.ended())
 	}
 	if !strings.Contains(r.stderr.String(), "cannot be") || !strings.Contains(r.stderr.String(), r.program) {
 		t.Errorf("it said %q", r.stderr)

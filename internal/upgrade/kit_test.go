@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,10 +130,23 @@ func (r *rig) upgraded() {
 	}
 }
 
+func (r *rig) exit(code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.exits = append(r.exits, code)
+}
+
+// ended are the statuses that the process ended with.
+func (r *rig) ended() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.exits)
+}
+
 // begin is a start of the machine's program.
 func (r *rig) begin(change func(*Watch)) *Guard {
 	r.t.Helper()
-	w := Watch{Args: append([]string{"pace-node"}, r.args...), Stderr: r.stderr, Exit: func(code int) { r.exits = append(r.exits, code) },
+	w := Watch{Args: append([]string{"pace-node"}, r.args...), Stderr: r.stderr, Exit: r.exit,
 		Self: func() (string, error) { return r.program, nil }}
 	if change != nil {
 		change(&w)

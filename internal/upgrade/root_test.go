@@ -262,7 +262,11 @@ func TestRootRefuses(t *testing.T) {
 		"it does not run": {func(_ *packagedRig, r *Root) {
 			r.Run = func(context.Context, string, ...string) (int, string, error) { return 1, "", nil }
 		}, "status 1"},
-		"a program of a version": {func(p *packagedRig, _ *Root) { p.say["--version"] = answer{0, "pace-node 1.0 x", nil} }, "over and over"},
+		"a program of a version": {func(p *packagedRig, _ *Root) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.say["--version"] = answer{0, "pace-node 1.0 x", nil}
+		}, "over and over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
