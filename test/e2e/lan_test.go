@@ -491,5 +491,12 @@ func (n *node) approve(leader *node) {
 	if own := n.must("--print-identity"); !strings.Contains(own, "node-id "+id+"\n") || !strings.Contains(own, "public-key "+key+"\n") {
 		n.t.Fatalf("%s asks as %s under %s and prints:\n%s", n.name, id, key, own)
 	}
-	leader.must("--enroll-approve=" + id + "@" + key)
+	// The list goes with its leader, and who waits asks the next one.
+	until(n.t, n.name+" is approved at "+leader.name, func() (bool, string) {
+		_, err := leader.verb("--enroll-approve=" + id + "@" + key)
+		if err != nil && !strings.Contains(err.Error(), "no machine is waiting under that id") {
+			n.t.Fatal(err)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
 }
