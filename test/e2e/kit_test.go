@@ -82,7 +82,7 @@ func (n *node) get(path string) (status int, body string, err error) {
 			addr = v
 		}
 	}
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: n.host.dial, DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: n.host.dial, DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + addr + path)
 	if err != nil {
 		return 0, "", err
