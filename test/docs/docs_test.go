@@ -1,0 +1,93 @@
+package docs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	page, err := Parse("p.md", strings.Join([]string{
+		"Type `pacectl",
+		"node` or `x`.",
+		"",
+		"```sh run=first on=alder",
+		"# said alone",
+		"pacectl fleet set a='{\"b\":1}' \\",
+		"  --json   # why",
+		"cat >f <<'END'",
+		"pacectl none",
+		"END",
+		"```",
+		"",
+		"```console norun: needs macOS",
+		"$ pace-node --version",
+		"pace-node 1",
+		"```",
+		"`y`",
+	}, "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Page{Path: "p.md",
+		Spans: []Span{{"p.md", 1, "pacectl node"}, {"p.md", 2, "x"}, {"p.md", 17, "y"}},
+		Blocks: []Block{
+			{Page: "p.md", Line: 4, Lang: "sh", Scene: "first", On: "alder", Lines: page.Blocks[0].Lines},
+			{Page: "p.md", Line: 13, Lang: "console", NoRun: "needs macOS", Lines: page.Blocks[1].Lines}}}
+	if diff := cmp.Diff(want, page); diff != "" {
+		t.Error(diff)
+	}
+	typed := page.Blocks[0].Typings()
+	if diff := cmp.Diff([]Typing{
+		{Line: 6, Text: "pacectl fleet set a='{\"b\":1}' \\\n  --json   # why"},
+		{Line: 8, Text: "cat >f <<'END'\npacectl none\nEND"}}, typed); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]Typing{{Line: 14, Text: "pace-node --version", Answer: []string{"pace-node 1"}}}, page.Blocks[1].Typings()); diff != "" {
+		t.Error(diff)
+	}
+	if got := Commands(typed[1].Text, false); got != nil {
+		t.Errorf("a here document is no command: %q", got)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"```\nx\n```":        "p.md:1: the block has no language",
+		"```perl\nx\n```":    `a block of "perl" is not known`,
+		"```sh now\nx\n```":  `"now" is neither`,
+		"```sh run=\nx\n```": `"run=" is neither`,
+		"a\n```sh\nx":        "p.md:2: the block is never closed",
+	} {
+		if _, err := Parse("p.md", text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		bat  bool
+		want [][]string
+	}{
+		{"pacectl node", false, [][]string{{"pacectl", "node"}}},
+		{"sudo PACE_NAME='a b' build/pace-node --x=\"y z\" # pacectl", false, [][]string{{"pace-node", "--x=y z"}}},
+		{"systemctl stop pace-node; pace-node --reset-identity && pacectl node >f 2>&1", false,
+			[][]string{{"pace-node", "--reset-identity"}, {"pacectl", "node"}}},
+		{"install -m 755 pace-node /usr/bin/pace-node", false, nil},
+		{"sudo systemctl restart pace-node", false, nil},
+		{"pacectl a | pacectl b", false, [][]string{{"pacectl", "a"}, {"pacectl", "b"}}},
+		{"X=$(pacectl node)", false, [][]string{{"pacectl", "node"}}},
+		{"ssh -L 6690:127.0.0.1:6690 -N admin@host pacectl dashboard", false, [][]string{{"pacectl", "dashboard"}}},
+		{`"%ProgramFiles%\Pace\pacectl.exe" fleet status`, true, [][]string{{"pacectl", "fleet", "status"}}},
+		{`a\ b pacectl`, false, nil},
+		{"pacectl fleet set p='{\"x\":\"y\"}'", false, [][]string{{"pacectl", "fleet", "set", `p={"x":"y"}`}}},
+		{`pacectl 2>/dev/null >out member <in list`, false, [][]string{{"pacectl", "member", "list"}}},
+	} {
+		if diff := cmp.Diff(c.want, Commands(c.line, c.bat)); diff != "" {
+			t.Errorf("%s: %s", c.line, diff)
+		}
+	}
+}
