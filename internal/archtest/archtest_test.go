@@ -20,7 +20,7 @@ const module = "pace-node"
 
 // pure are the packages that decide, leftmost first: each may import those before it, and of the standard library only
 // what pureStd lists. They never see a socket, a clock, a log, a lock or a goroutine.
-var pure = []string{"wire", "identity", "discovery", "formation", "enroll", "fleet", "queue"}
+var pure = []string{"wire", "identity", "discovery", "formation", "enroll", "fleet", "queue", "doctor"}
 
 var pureStd = []string{
 	"errors", "fmt", "bytes", "cmp", "container/heap", "iter", "maps", "math/bits", "net/netip", "slices", "sort", "strings",

@@ -47,7 +47,11 @@ type RunDeps struct {
 	Uninstall func(ctx context.Context) (ServiceChange, error)
 	// ApplyUpgrade does what this machine's service has asked root for.
 	ApplyUpgrade func(ctx context.Context) (Done, error)
-	Stdin        io.Reader // nil: nothing is asked back
+	// Doctor looks at this machine, or, where host is not "", at that one from here.
+	Doctor func(ctx context.Context, host string, ask DoctorAsk) (DoctorReport, error)
+	// Terminal tells whether stderr is one; nil: it is not.
+	Terminal func() bool
+	Stdin    io.Reader // nil: nothing is asked back
 	// Election is how long a verb waits until another machine leads, where the
 	// fleet is electing one: ElectionPatience, or 0 in tests.
 	Election time.Duration
@@ -125,6 +129,7 @@ var verbs = []verb{
 	{"", "release sign", false, "REPOSITORY VERSION", 2, 2, "sign a version of a release repository", (*runner).releaseSign},
 	{"", "release verify", false, "REPOSITORY VERSION", 2, 2, "check a version's signature and each of its programs", (*runner).releaseVerify},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
+	{"", "doctor", false, "[HOST]", 0, 1, "what is wrong with this machine, or, from here, with another one; status 1 if something is", (*runner).doctor},
 }
 
 // Run carries out one verb, typed as a flag of pace-node or as words of pacectl,
@@ -143,6 +148,9 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 			addFlag(d.remedies(), "--state-dir="+cfg.StateDir)
 		}
 		if err = write(stdout, doc, cfg.JSON); err == nil {
+			if d, ok := doc.(interface{ exit() int }); ok {
+				return d.exit()
+			}
 			return config.ExitOK
 		}
 	}

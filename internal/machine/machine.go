@@ -125,6 +125,7 @@ func (m *Machine) Deps() control.RunDeps {
 		Passphrase: m.passphrase, Backup: m.backup, Restore: m.restore,
 		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset, Election: control.ElectionPatience,
 		Silent: m.silent, Surfaces: m.surfaces, RunHooks: m.runHooks, Install: m.install, Uninstall: m.uninstall, ApplyUpgrade: m.applyUpgrade,
+		Doctor: m.diagnose, Terminal: onTerminal,
 	}
 }
 

@@ -479,3 +479,14 @@ func (p *Datagrams) Close() error {
 	})
 	return p.closeErr
 }
+
+// TryShared binds a UDP address the way the listener does, shared with the other nodes of this machine, and lets it go: for
+// who only wants to know whether a node could.
+func TryShared(ctx context.Context, address string) error {
+	lc := net.ListenConfig{Control: shareAddress}
+	c, err := lc.ListenPacket(ctx, "udp4", address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}

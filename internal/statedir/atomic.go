@@ -58,7 +58,10 @@ func quiet(string) {}
 const tempMark = ".tmp-"
 
 // owner is the account that new files are given; nil keeps the process's own.
-type owner struct{ uid, gid int }
+type owner struct {
+	uid, gid int
+	alone    bool // what belongs to this process's own account is refused: the service runs as that one
+}
 
 // WriteFileAtomic puts data at path so that a reader, and a start after a power cut, finds the old bytes or the new
 // ones and never a part: temporary file in the same folder, fsync, rename, fsync of the folder. The file's mode is

@@ -61,7 +61,7 @@ var posixChecks = []posixCheck{
 		Kinds: []kind{kindDir, kindSecret, kindFile},
 		Bad:   func(_ kind, f posixFacts) bool { return !slices.Contains(f.accepted, f.uid) },
 		Say: func(p string, f posixFacts) (string, string) {
-			return fmt.Sprintf("%s belongs to user %d, and this process runs as %d", p, f.uid, f.accepted[0]), ordinaryWords(p)
+			return fmt.Sprintf("%s belongs to user %d, and %s runs as %d", p, f.uid, f.runs(), f.accepted[0]), ordinaryWords(p, f.accepted[0])
 		},
 	},
 	{
@@ -114,6 +114,17 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func ordinaryWords(path string) string {
-	return fmt.Sprintf("make it yours (chown -R %d %s) or give --state-dir another one", os.Geteuid(), shellQuote(path))
+// runs is whose the path has to be: this process's, or, where that only looks, the service's.
+func (f posixFacts) runs() string {
+	if f.accepted[0] == os.Geteuid() {
+		return "this process"
+	}
+	return "the service"
+}
+
+func ordinaryWords(path string, uid int) string {
+	if uid != os.Geteuid() {
+		return fmt.Sprintf("give it to the service (chown -R %d %s)", uid, shellQuote(path))
+	}
+	return fmt.Sprintf("make it yours (chown -R %d %s) or give --state-dir another one", uid, shellQuote(path))
 }

@@ -31,7 +31,7 @@ func ownerOf(opt Options) *owner {
 	if opt.Account == nil || os.Geteuid() != 0 {
 		return nil
 	}
-	return &owner{opt.Account.UID, opt.Account.GID}
+	return &owner{uid: opt.Account.UID, gid: opt.Account.GID}
 }
 
 func peek(path string, who *owner, wait time.Duration) (Record, identity.PrivateKey, error) {

@@ -65,7 +65,10 @@ func judge(path string, want kind, who *owner) error {
 		return fmt.Errorf("%s: the file system tells no owner", path)
 	}
 	accepted := []int{os.Geteuid()}
-	if who != nil {
+	switch {
+	case who != nil && who.alone:
+		accepted = []int{who.uid}
+	case who != nil:
 		accepted = append(accepted, who.uid)
 	}
 	return judgePOSIX(path, want, posixFacts{mode: info.Mode(), uid: int(st.Uid), accepted: accepted})
