@@ -58,7 +58,14 @@ lint: vet $(STATICCHECK) ## gofmt, vet for every system, staticcheck, go.mod tid
 	printf '%s\n' 'linux: GOOS=linux' 'windows: GOOS=windows' 'darwin: GOOS=darwin' 'e2e: GOOS=linux -tags=e2e' \
 		'packages: GOOS=linux -tags=packages' 'crashpoints: GOOS=linux -tags=crashpoints' | $(STATICCHECK) -matrix ./...
 
-e2e: build/pace-node build/pace-node-next ## whole nodes as processes: in network namespaces (needs root, and dnsmasq; skipped by name without), and crashing at every point over loopback
+# axe-core, which judges whether a page can be used by everybody; the lock file holds its digest.
+build/axe/axe.min.js: test/axe/package.json test/axe/package-lock.json
+	@mkdir -p build/axe
+	cp test/axe/package.json test/axe/package-lock.json build/axe/
+	cd build/axe && npm ci --ignore-scripts --no-audit --no-fund
+	cp build/axe/node_modules/axe-core/axe.min.js $@
+
+e2e: build/pace-node build/pace-node-next build/axe/axe.min.js ## whole nodes as processes: in network namespaces (needs root, and dnsmasq and chromium; skipped by name without), the page in a browser (needs npm), and crashing at every point over loopback
 	$(RUN) test -tags formatnext -run TestNextFormat ./internal/fleet
 	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...
 

@@ -51,6 +51,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(scratch)
+		defer closeBrowser()
 		return m.Run()
 	}())
 }
@@ -157,11 +158,17 @@ func (h *host) lose(percent int) {
 // work to other goroutines before they are open.
 func (h *host) in(f func()) {
 	h.lan.t.Helper()
+	if err := inNamespace(h.ns, f); err != nil {
+		h.lan.t.Fatal(err)
+	}
+}
+
+func inNamespace(ns string, f func()) error {
 	done := make(chan error, 1)
 	go func() {
 		// Not unlocked: the thread is in another namespace and ends with the goroutine.
 		runtime.LockOSThread()
-		fd, err := unix.Open("/run/netns/"+h.ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open("/run/netns/"+ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Setns(fd, unix.CLONE_NEWNET)
 			unix.Close(fd)
@@ -172,8 +179,9 @@ func (h *host) in(f func()) {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		h.lan.t.Fatalf("enter %s: %v", h.ns, err)
+		return fmt.Errorf("enter %s: %w", ns, err)
 	}
+	return nil
 }
 
 // dial opens a TCP connection as the host.
