@@ -6,8 +6,10 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -119,6 +121,20 @@ var (
 	source = regexp.MustCompile("`((?:internal|test|docs|cmd|platform)/[\\w/.*-]+)`")
 )
 
+var (
+	within  = regexp.MustCompile(`\]\(#([^)]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	unslug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are where links may lead within a page, as the usual viewers make them of its headings.
+func anchors(text string) (out []string) {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		out = append(out, strings.ReplaceAll(unslug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return out
+}
+
 // TestWords holds the written pages against the code: every link, test, name of a package, metric, flag and file that they
 // name is there.
 func TestWords(t *testing.T) {
@@ -130,12 +146,21 @@ func TestWords(t *testing.T) {
 	}
 	flags := all["docs/flags.md"] + strings.ReplaceAll(string(man), `\`, "") // pacectl has one of its own
 	for page, text := range all {
+		for _, m := range within.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(anchors(text), m[1]) {
+				t.Errorf("%s: it has no heading #%s", page, m[1])
+			}
+		}
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(root(t), filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere", page, m[1])
+			}
+			to := path.Join(path.Dir(page), m[1])
+			if m[2] != "" && !slices.Contains(anchors(all[to]), m[2][1:]) {
+				t.Errorf("%s: %s has no heading %s", page, to, m[2])
 			}
 		}
 		for _, name := range test.FindAllString(text, -1) {

@@ -36,10 +36,7 @@ var placeholders = []standIn{
 	{"…", exampleKey},
 }
 
-const (
-	exampleID  = "db6ea647879aeeea06d2911418a0d5c4"
-	exampleKey = "TMoAINhWRwZZyAmeBTjqG1k0I2D_DtPLVLmlJIL7FD4"
-)
+const exampleID, exampleKey = docs.ExampleID, docs.ExampleKey
 
 func filled(words []string) []string {
 	out := slices.Clone(words)

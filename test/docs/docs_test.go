@@ -1,6 +1,10 @@
 package docs
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -90,4 +94,74 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: %s", c.line, diff)
 		}
 	}
+}
+
+// TestEveryBlockHasItsTest: what a page has somebody type is typed by a test, or says why not.
+func TestEveryBlockHasItsTest(t *testing.T) {
+	pages, err := Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := declaredTests(t)
+	typed, used := map[string]int{}, map[string]int{}
+	for _, p := range pages {
+		for _, b := range p.Blocks {
+			by, isBy := strings.CutPrefix(b.NoRun, "typed by ")
+			switch {
+			case !b.Typed() && b.Scene == "" && b.NoRun == "":
+			case !b.Typed():
+				t.Errorf("%s: nobody types %s", b.Where(), b.Lang)
+			case b.Scene == "" && b.NoRun == "":
+				t.Errorf("%s: write run=SCENE behind the fence, or norun: REASON", b.Where())
+			case b.Scene != "" && b.NoRun != "":
+				t.Errorf("%s: run= and norun: exclude one another", b.Where())
+			case b.Scene != "" && Scenes[b.Scene] == "":
+				t.Errorf("%s: docs.Scenes has no %q", b.Where(), b.Scene)
+			case b.Scene != "":
+				typed[b.Scene]++
+			case isBy && strings.HasPrefix(by, "Test") && !tests[by]:
+				t.Errorf("%s: there is no test %s", b.Where(), by)
+			case Reasons[b.NoRun] == "" && !tests[by]:
+				t.Errorf("%s: docs.Reasons has no %q", b.Where(), b.NoRun)
+			default:
+				used[b.NoRun]++
+			}
+		}
+	}
+	for name, what := range Scenes {
+		if typed[name] == 0 {
+			t.Errorf("no page has a block of the scene %q", name)
+		}
+		t.Logf("%2d blocks are typed: %s", typed[name], what)
+	}
+	for reason, n := range used {
+		t.Logf("%2d blocks are not typed by a scene: %s (%s)", n, reason, Reasons[reason])
+	}
+	for reason := range Reasons {
+		if used[reason] == 0 {
+			t.Errorf("no block has the reason %q: take it out of docs.Reasons", reason)
+		}
+	}
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
+
+// declaredTests are the names of the tree's tests, whatever they are built with.
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range testFunc.FindAllSubmatch(b, -1) {
+			out[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
