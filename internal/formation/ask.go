@@ -25,15 +25,18 @@ func (m *Machine) keepAsking(now time.Time) {
 		m.begin(now, AskGivenUp, Action{})
 	case now.Sub(m.lastSigned) >= AbandonAfter:
 		m.begin(now, Abandoned, Action{})
-	case !m.asking && !now.Before(m.askAgainAt):
-		m.openAsk(0)
+	default:
+		if !m.asking && !now.Before(m.askAgainAt) {
+			m.openAsk(0)
+		}
+		m.search(now)
 	}
 }
 
 // openAsk opens the ask; hop is how many redirects led here.
 func (m *Machine) openAsk(hop int) {
 	m.askSerial++
-	m.asking, m.redirects = true, hop
+	m.asking, m.redirects, m.answered = true, hop, false
 	m.act(Action{Kind: ActAsk, Target: m.own.Target.clone(), Ask: m.askSerial, Hop: hop})
 }
 
@@ -81,7 +84,7 @@ func (m *Machine) answer(now time.Time, e Event) {
 		m.raise(now, f, WhyAnswerUnpinned, e.From)
 		return
 	}
-	m.full = 0
+	m.full, m.unanswered, m.answered = 0, 0, true
 	switch e.Outcome {
 	case wire.OutcomePending:
 		m.lastSigned = now
@@ -127,6 +130,7 @@ func (m *Machine) redirected(now time.Time, e Event) {
 	}
 	hop := m.redirects
 	m.askOver(now)
+	m.unansweredAsk()
 	if e.Endpoint == "" || !wire.ValidEndpoint(e.Endpoint) || hop >= MaxRedirects {
 		return // an election, or a circle: ask again soon
 	}
@@ -143,8 +147,12 @@ func (m *Machine) targetProven(now time.Time, f Fleet) {
 			m.startWalk(now, &walk{hops: []hop{hopOf(f)}}, "pointer "+f.Pointer.ID+" "+f.Pointer.Endpoint, f.Pointer)
 		}
 	case f.Cluster == t.Cluster:
-		if known || now.Sub(m.lastSigned) >= TargetSilent {
+		m.hearVoice(now, f)
+		switch {
+		case known, m.lost() && m.namesAnother(f), now.Sub(m.lastSigned) >= TargetSilent:
 			m.refresh(now, f)
+		case m.namesAnother(f):
+			m.doubt(now)
 		}
 	case known: // the machine that was asked speaks for another fleet now
 		m.retarget(now, f)
@@ -164,6 +172,7 @@ func (m *Machine) refresh(now time.Time, f Fleet) {
 	t.State = f.State
 	m.acceptKeys(next.Keys)
 	if changed {
+		m.unanswered = 0
 		m.openAsk(0)
 	}
 }

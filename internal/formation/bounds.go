@@ -44,6 +44,8 @@ const (
 	// TargetSilent: after this long without a signed answer the word of a speaker that the target did not name is taken
 	// for it: two of the leader's repeated answers.
 	TargetSilent = 2 * time.Minute
+	// SearchEvery is how often a machine whose target stopped answering asks another that speaks for that fleet who leads it.
+	SearchEvery = 2 * time.Second
 	// ForeignClearAfter: `foreign-fleet-visible` clears this long after the last proof of that fleet.
 	ForeignClearAfter = 5 * time.Minute
 	// ForeignQuiet is one beacon period: before it, nothing is ever reported as clear.
@@ -68,6 +70,11 @@ const (
 	MaxRedirects = 2
 	// MaxTargetKeys bounds the signers accepted for one target: speakers and leaders that named one another.
 	MaxTargetKeys = 8
+	// LostAsks is how many asks in a row bring no signed answer before the target counts as gone: one that is lost on its way
+	// is none.
+	LostAsks = 2
+	// MaxVoices bounds the machines that spoke for the fleet that is asked.
+	MaxVoices = 8
 	// MaxPinKeys is how many keys a pin may hold.
 	MaxPinKeys = 16
 	// MaxSRV is how many SRV records are asked in one round: at one a beat, a quarter of their minute.

@@ -17,6 +17,7 @@ func (m *Machine) proven(now time.Time, f Fleet, endpoint string) {
 	in, asked := m.inflight[endpoint]
 	if asked {
 		delete(m.inflight, endpoint)
+		m.doubtOver(endpoint, true)
 		f.Origin = in.origin
 		if !in.requireKey.IsZero() && in.requireKey != f.SpeakerKey {
 			m.inflight[endpoint] = in

@@ -55,7 +55,14 @@ type Machine struct {
 	asking     bool
 	askSerial  uint64
 	askAgainAt time.Time
-	full       int // refusals in a row because nobody more may wait
+	full       int  // refusals in a row because nobody more may wait
+	answered   bool // the ask at hand was
+	unanswered int  // asks in a row that were not
+	voices     []voice
+	lastSearch time.Time
+	searched   int
+	doubted    time.Time
+	doubting   string // the target's endpoint while it is asked whether it is there
 	redirects  int
 	lastSigned time.Time
 	answerSaid bool
@@ -84,7 +91,7 @@ func New(cfg Config, now time.Time) *Machine {
 		fleets: map[string]*sighting{}, inflight: map[string]inflight{}, rejections: map[string]time.Time{},
 		revoked: map[string]bool{}, abandoned: map[string]time.Time{}, foreign: map[string]*VisibleFleet{},
 		lastBeat: now.Add(-Beat), lastPointer: now.Add(-PointerPeriod), lastSigned: now, askAgainAt: now, moveBlock: now,
-		lastWalkAt: now.Add(-WalkAgain), leaders: map[string]time.Time{}, lastLeader: now.Add(-Beat),
+		lastWalkAt: now.Add(-WalkAgain), lastSearch: now.Add(-SearchEvery), doubted: now.Add(-WalkAgain), leaders: map[string]time.Time{}, lastLeader: now.Add(-Beat),
 		srv: lookup{on: cfg.SRV},
 	}
 	m.own.Target = cfg.Own.Target.clone()
@@ -196,6 +203,9 @@ func (m *Machine) take(now time.Time, e Event) {
 	case EvAskEnded:
 		if m.currentAsk(e.Ask) {
 			m.askOver(now)
+			if !e.Full { // whoever has no room is there
+				m.unansweredAsk()
+			}
 			if e.Full && m.own.OldCluster != "" {
 				m.askFull(now, e.Spread)
 			}
@@ -354,6 +364,7 @@ func (m *Machine) moved(now time.Time, own Own) {
 	m.moveBlock = now
 	if own.Mode == Pending {
 		m.lastSigned, m.askAgainAt, m.redirects, m.asking, m.answerSaid, m.full = now, now, 0, false, false, 0
+		m.unanswered, m.voices, m.doubting = 0, nil, ""
 	}
 	delete(m.fleets, own.Cluster)
 	if _, ok := m.foreign[own.Cluster]; ok {
@@ -462,6 +473,9 @@ func (m *Machine) Next(now time.Time) time.Time {
 			at(later(m.lastSigned.Add(AbandonAfter), m.moveBlock))
 			if !m.asking {
 				at(m.askAgainAt)
+			}
+			if search, ok := m.searchAt(now); ok {
+				at(search)
 			}
 		case m.looking():
 			m.nextLook(now, at)

@@ -24,6 +24,8 @@ func TestNumbersOfThePage(t *testing.T) {
 		{"foreign-fleet-visible clears", ForeignClearAfter, 5 * time.Minute},
 		{"never clear before one beacon period", ForeignQuiet, 15 * time.Second},
 		{"forgotten after the last beacon", ProofFresh, 90 * time.Second},
+		{"whoever spoke for the target is asked who leads", SearchEvery, 2 * time.Second},
+		{"a word of who leads that nobody asked for is not taken", TargetSilent, 2 * time.Minute},
 		{"an approval waits for the choice", SettleAfter, 3 * time.Second},
 	} {
 		if c.got != c.want {
@@ -36,6 +38,8 @@ func TestNumbersOfThePage(t *testing.T) {
 	}{
 		{"keys of a pin", MaxPinKeys, 16},
 		{"redirects an ask", MaxRedirects, 2},
+		{"asks in a row until the target is gone", LostAsks, 2},
+		{"speakers for the target", MaxVoices, 8},
 		{"port of a bare host", DefaultPort, 6674},
 		{"clocks before", EarliestCreated, uint64(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Unix())},
 		{"newest", newestCreated, 1<<64 - 1},

@@ -115,6 +115,7 @@ func (m *Machine) summaryFailed(now time.Time, endpoint, why string, answered id
 			WhyLeaderUnpinned, answered)
 	}
 	delete(m.inflight, endpoint)
+	m.doubtOver(endpoint, false)
 	if m.walk != nil && m.walk.waiting == endpoint {
 		m.walk = nil
 	}

@@ -146,6 +146,7 @@ func (m *Machine) redirectWithin(now time.Time, f Fleet, w *walk) {
 	}
 	t.Endpoint, t.Fallback, t.LeaderID, t.State = next.Endpoint, next.Fallback, next.LeaderID, f.State
 	m.acceptKeys(next.Keys)
+	m.unanswered = 0
 	m.openAsk(w.hop + 1)
 }
 

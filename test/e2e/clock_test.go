@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pace-node/internal/wire"
 )
 
 // jump is further than any lease lives, any window or row of the list is open, and any member may be silent.
@@ -134,4 +136,117 @@ func TestClocksThatJumpWhileTheFleetWrites(t *testing.T) {
 	for n := range modes {
 		n.quiet()
 	}
+}
+
+// TestFoundedIn1970: the fleet of a board without a clock, established before others came, is joined by machines with the
+// right date, provisions them, and goes on when its founder's clock is set, and when another leads.
+func TestFoundedIn1970(t *testing.T) {
+	t.Parallel()
+	command, _ := helper(t, `printf '{"configuration":{"greeting":"hello %s"}}' "$id"`+"\n")
+	l := newLAN(t, 5)
+	a := l.hosts[0].clockedNode(t, "alder", born1970(), metered, "--provision-helper="+command)
+	a.start()
+	a.ready()
+	a.must("--cluster-set=enrollment.per-source=16")
+	fleet, err := a.cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The waiting list and its window count elapsed time on the leader: its clock jumps while somebody waits.
+	b := l.hosts[1].start(t, "birch")
+	b.asks(a)
+	for _, by := range []skew{born1970() + jump, born1970() - jump, 0, born1970()} {
+		a.sets(by)
+		a.asked(b)
+	}
+	b.approve(a)
+	b.inMode("learner", a)
+	b.configured("greeting", "hello "+b.id())
+	a.must("--enroll-auto-approve=1h")
+	a.sets(born1970() + jump)
+	c := l.hosts[2].clockedNode(t, "cedar", born1970())
+	c.start()
+	c.ready()
+	c.inMode("learner", a) // by the window, that seven hours of a date did not close
+	a.must("--enroll-auto-approve=1s")
+	a.sets(born1970() - jump)
+	a.shows("that the window ended", func(d nodeDoc) bool { return !d.has("enrollment-window-open") })
+	d := l.hosts[3].clockedNode(t, "dogwood", 0)
+	d.start()
+	d.ready()
+	d.asks(a) // not by the window, that seven hours back did not keep open
+	e := l.hosts[4].clockedNode(t, "elm", born1970())
+	e.start()
+	e.ready()
+	id, _ := e.asks(a)
+	a.must("--enroll-reject=" + id)
+	e.inMode("solitary", nil)
+	e.sets(0) // the hour of a rejection is not over because of a date
+
+	b.promoted(a)
+	c.promoted(a)
+	for _, n := range []*node{b, c} { // a voter that has only just taken its seat takes no work before it has heard who leads
+		n.shows("who leads", func(d nodeDoc) bool { return d.Leader != nil && d.Leader.ID == a.id() })
+	}
+	// A lease ends on the leader's clock: it is set between two leases, and to the true date.
+	for i, by := range []skew{born1970() + jump, born1970() - jump, 0} {
+		a.sets(by)
+		before := a.metrics().of(t, "pace_provision_provisioned_total")
+		for _, n := range []*node{b, c} {
+			if out, err := a.pacectl("queue", "reprovision", n.id()); err != nil {
+				t.Fatalf("%d: %v %s", i, err, out)
+			}
+		}
+		until(t, "a voter is provisioned again", func() (bool, string) {
+			m := a.metrics()
+			for _, n := range []*node{b, c} {
+				if strings.HasPrefix(a.queued(n.id()), "backing off") { // a seat that was just taken: the run comes again by itself, later
+					a.pacectl("queue", "retry", n.id())
+				}
+			}
+			return m.of(t, "pace_provision_provisioned_total") >= before+2, b.name + ": " + a.queued(b.id()) + ", " + c.name + ": " + a.queued(c.id())
+		})
+	}
+	if got := a.metrics().of(t, refusedRequests(wire.CodeLeaseRefused)); got != 0 {
+		t.Errorf("the leader refused %v leases", got)
+	}
+	for _, n := range []*node{b, c} {
+		if strings.Contains(n.log.String(), "lease refused") {
+			t.Errorf("%s refused a lease: %s", n.name, lineWith(n.log.String(), "lease refused"))
+		}
+	}
+	if s, err := e.status(); err != nil || s.Mode != "solitary" {
+		t.Errorf("elm asked again within the hour: %v %+v", err, s)
+	}
+
+	// The founder ends, back in 1970, and comes back there: another leads, and approves.
+	a.sets(born1970())
+	a.stop()
+	lead := leads(t, b, c)
+	d.approve(lead)
+	d.inMode("learner", lead)
+	a.start()
+	a.ready()
+	agree(t, lead, a, b, c, d)
+	untouched(t, "at the end", fleet.Cluster, map[*node]string{a: "voter", b: "voter", c: "voter", d: "learner"})
+	for _, n := range []*node{a, b, c, d, e} {
+		n.quiet()
+	}
+}
+
+// asked checks that the machine waits in the leader's list now.
+func (n *node) asked(other *node) {
+	n.t.Helper()
+	id := other.id()
+	d, err := n.waiting()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, r := range d.Rows {
+		if r.ID == id && r.Decision == "waiting" {
+			return
+		}
+	}
+	n.t.Errorf("%s no longer waits: %+v", other.name, d.Rows)
 }
