@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -42,6 +43,8 @@ type body struct {
 	layer   *netio.RaftLayer                    // beside cons: the consensus port
 	source  *follow.Source                      // beside cons: what learners follow
 	learner *follow.Learner                     // learner
+	// admitted is the roster by which a learner follows, as far as it says when that was.
+	admitted wire.Roster
 
 	seat      atomic.Pointer[seat]        // a learner that is to be a voter
 	seatSaid  atomic.Pointer[string]      // why it could not be opened
@@ -169,6 +172,9 @@ func (n *Node) founder(raftPort uint16) fleet.Member {
 func (b *body) openLearner(rec statedir.Record) error {
 	if rec.Joined == nil {
 		return errors.New("the formation record says learner and not of which fleet; restore the state directory from a backup")
+	}
+	if err := json.Unmarshal(rec.Joined.Roster, &b.admitted); err != nil {
+		return fmt.Errorf("the formation record's roster does not read: %w; restore the state directory from a backup", err)
 	}
 	err := b.follow(rec)
 	if errors.Is(err, follow.ErrStale) {

@@ -78,6 +78,9 @@ func (b *body) tendSeat() {
 	n, v := b.n, b.view()
 	m, known := n.ownRecord(v)
 	s := b.seat.Load()
+	if b.behindAdmission(v) {
+		return
+	}
 	if !known || !seatRoles[m.Role] {
 		if s != nil {
 			b.seat.Store(nil)
@@ -115,6 +118,13 @@ func (b *body) tendSeat() {
 			}
 		})
 	}
+}
+
+// behindAdmission reports whether a state is older than the word by which this machine became a learner. A voter that was
+// told of its demotion has its old state, and a store of raft's that names it a voter, until it has followed somebody: by
+// these it would take its seat again.
+func (b *body) behindAdmission(v *fleet.View) bool {
+	return fleet.ComparePosition(v.Epoch(), v.Revision(), b.admitted.Epoch, b.admitted.Revision) < 0
 }
 
 // handSeatOn gives leadership to a voter that can use it.

@@ -194,6 +194,35 @@ func TestSimDemotedUnheard(t *testing.T) {
 	})
 }
 
+// TestSimDemotedAndCutOff: a voter that was told of its demotion is cut off before it has followed anybody. Its old state and
+// raft's store still call it a voter; the word of a later revision stands.
+func TestSimDemotedAndCutOff(t *testing.T) {
+	simulate(t, 77, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent"}
+		var walled, cut atomic.Bool
+		a := s.voters(3, func(c *Config) {
+			c.Network = &walledNet{c.Network.(*simNet), &walled}
+			if c.Settings.Name == "m002" {
+				c.Point = func(name string) {
+					if name == "node.move.opened.before" && walled.Load() && cut.CompareAndSwap(false, true) {
+						s.cut(between(2))
+					}
+				}
+			}
+		})
+		last := s.nodes[2]
+		walled.Store(true)
+		s.net.Cut(addrOf(0), addrOf(2))
+		s.net.Cut(addrOf(1), addrOf(2))
+		s.must(s.asked(a, demote(last)))
+		s.want(3*time.Minute, "it is a learner, and cut off", func() bool { return cut.Load() && last.Mode() == formation.Learner })
+		s.never(20*time.Second, "it takes its seat again", func() bool { return last.Mode() != formation.Learner || last.serving.Load().seat.Load() != nil })
+		walled.Store(false)
+		s.cut(nil)
+		s.want(time.Minute, "it follows", func() bool { return follows(last, a) })
+	})
+}
+
 // TestSimVotersTurnedOver: while a learner was away the fleet's only voter gave its seat to another learner and left. The
 // one that comes back knows no voter that is left: it says whose key it is led under now, and a person's word is enough.
 func TestSimVotersTurnedOver(t *testing.T) {
