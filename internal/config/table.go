@@ -25,7 +25,7 @@ const (
 	GroupMachine   = "This machine"
 	GroupNetwork   = "Endpoints"
 	GroupDiscovery = "Finding the fleet"
-	GroupAdmin     = "Metrics and health"
+	GroupAdmin     = "Metrics, health and the web page"
 	GroupLog       = "Log"
 	GroupProvision = "Provisioning"
 	GroupService   = "The service, beside --install-service"
@@ -118,16 +118,16 @@ var Options = []Option{
 		Check: checkPin, set: func(c *Config, v []string) { c.FleetID = v[0] }},
 
 	{Name: "admin-listen", Kind: KindAddress, Default: "127.0.0.1:6690", Metavar: "[host]:port", Group: GroupAdmin, EmptyOff: true,
-		Help:  "/metrics, /healthz and /readyz, in plain text without a password; empty turns it off",
+		Help:  "/metrics, /healthz and /readyz, in plain text without a password; the web page, on loopback or with the three options below; empty turns it off",
 		Check: checkListen, set: func(c *Config, v []string) { c.AdminListen = v[0] }},
 	{Name: "admin-tls-cert", Kind: KindPath, Metavar: "file", Group: GroupAdmin,
-		Help:  "taken and not used yet: certificate (PEM) of the web page, which is not there yet",
+		Help:  "certificate (PEM) of the web page, which is served beyond loopback only with it, its key and a token",
 		Check: checkPath, set: func(c *Config, v []string) { c.AdminTLSCert = v[0] }},
 	{Name: "admin-tls-key", Kind: KindPath, Metavar: "file", Group: GroupAdmin,
-		Help:  "taken and not used yet: key (PEM) of that certificate",
+		Help:  "key (PEM) of that certificate",
 		Check: checkPath, set: func(c *Config, v []string) { c.AdminTLSKey = v[0] }},
 	{Name: "admin-token-file", Kind: KindPath, Metavar: "file", Group: GroupAdmin,
-		Help:  "taken and not used yet: file with the token of the web page",
+		Help:  "file with the token that opens the web page beyond loopback: one line of 20 characters or more",
 		Check: checkPath, set: func(c *Config, v []string) { c.AdminTokenFile = v[0] }},
 
 	{Name: "log-level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Group: GroupLog,

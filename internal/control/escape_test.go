@@ -274,3 +274,14 @@ func TestPathsOfWindows(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysThatBeginWithADash: one key in 64 does, and behind an id it is no option.
+func TestKeysThatBeginWithADash(t *testing.T) {
+	key := "-" + testKey[1:]
+	if got, want := approveCommand(idA, key), "pace-node --enroll-approve="+idA+"@"+key; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := AdmitCommand(idA, "10.1.0.2", 0, key), "pace-node --cluster-admit="+idA+"=10.1.0.2:6680@"+key; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -29,7 +29,7 @@ type FailureDocument struct {
 
 // Codes of failures that no node sent.
 const (
-	codeNobody    = "nobody"
+	CodeNobody    = "nobody"
 	codeUsage     = "usage"
 	codeFailed    = "failed"
 	codeAmbiguous = "ambiguous"
@@ -67,6 +67,9 @@ var Exits = []ExitRow{
 	{wire.CodeDissolved, config.ExitRefused, "", "pacectl node shows the fleet that this one went into"},
 }
 
+// FailureOf turns any error of a verb into why it was not done.
+func FailureOf(err error) Failure { return *failureOf(err, true) }
+
 // failureOf turns any error of a verb into a Failure. socket says that this
 // machine's own node was asked.
 func failureOf(err error, socket bool) *Failure {
@@ -83,7 +86,7 @@ func failureOf(err error, socket bool) *Failure {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrSocketOwner) || errors.Is(err, ErrNotSocket) {
 			exit = config.ExitFailed
 		}
-		return &Failure{Code: codeNobody, Reason: nobody.Error(), Remedy: nobodyRemedy(err, socket), Exit: exit}
+		return &Failure{Code: CodeNobody, Reason: nobody.Error(), Remedy: nobodyRemedy(err, socket), Exit: exit}
 	case errors.As(err, &e):
 		return failureOfFrame(e)
 	case errors.As(err, &usage):
@@ -91,7 +94,7 @@ func failureOf(err error, socket bool) *Failure {
 	case errors.As(err, &refused):
 		return &Failure{Code: "configuration", Reason: refused.Reason(), Remedy: refused.Way(), Exit: config.ExitConfig}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Failure{Code: codeNobody, Reason: "no answer came in time", Remedy: "look at the node's log, then try again", Exit: config.ExitNobody}
+		return &Failure{Code: CodeNobody, Reason: "no answer came in time", Remedy: "look at the node's log, then try again", Exit: config.ExitNobody}
 	}
 	if r := (remediable)(nil); errors.As(err, &r) {
 		return &Failure{Code: codeFailed, Reason: r.What(), Remedy: r.Remedy(), Exit: config.ExitFailed}

@@ -15,6 +15,13 @@ import (
 // is printed.
 type finisher interface{ finish() }
 
+// Finish fills in what a document says when it is shown: its version, lists that are not null, and commands to paste.
+func Finish(doc Printable) {
+	if f, ok := doc.(finisher); ok {
+		f.finish()
+	}
+}
+
 func (d *Identity) finish() {
 	d.V = DocumentVersion
 	if d.RaftPort == 0 {
@@ -556,4 +563,20 @@ func (d *MemberShow) Text() string {
 		say("admit", m.Admit)
 	}
 	return l.String()
+}
+
+// RaftEndpoint is where a machine's consensus endpoint is, or would be; "" while it has not said where it is.
+func (m *MemberStatus) RaftEndpoint() string {
+	if m.Endpoints.FC == "" && m.Endpoints.Raft == "" {
+		return ""
+	}
+	return m.raft()
+}
+
+// Encode is a document as it is shown: filled in, and one line of JSON that is safe to paste and to show.
+func Encode(doc any) ([]byte, error) {
+	if d, ok := doc.(Printable); ok {
+		Finish(d)
+	}
+	return marshal(doc)
 }

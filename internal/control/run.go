@@ -130,6 +130,7 @@ var verbs = []verb{
 	{"", "release verify", false, "REPOSITORY VERSION", 2, 2, "check a version's signature and each of its programs", (*runner).releaseVerify},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
 	{"", "doctor", false, "[HOST]", 0, 1, "what is wrong with this machine, or, from here, with another one; status 1 if something is", (*runner).doctor},
+	{"", "dashboard", false, "", 0, 0, "an address that opens the web page for changes, once", (*runner).dashboard},
 }
 
 // Run carries out one verb, typed as a flag of pace-node or as words of pacectl,

@@ -83,10 +83,10 @@ func command(flag, value string) string {
 
 // approveCommand admits a waiting machine; "" if its id or key cannot be pasted.
 func approveCommand(id, key string) string {
-	if !Pasteable(id) || !Pasteable(key) {
+	if !Pasteable(id) {
 		return ""
 	}
-	return command("enroll-approve", id+"@"+key)
+	return command("enroll-approve", id+"@"+key) // a key may begin with a dash, which is none of an option behind an id
 }
 
 // AdmitCommand is the line that gives a machine a seat: what --cluster-status
@@ -100,7 +100,7 @@ func AdmitCommand(id, host string, port int, key string) string {
 }
 
 func admitValue(id, host string, port int, key string) string {
-	if !Pasteable(id) || !Pasteable(host) || key != "" && !Pasteable(key) {
+	if !Pasteable(id) || !Pasteable(host) || !Pasteable(id+"@"+key) {
 		return ""
 	}
 	if port == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"pace-node/internal/config"
 	"pace-node/internal/control"
+	"pace-node/internal/control/page"
 	"pace-node/internal/discovery"
 	"pace-node/internal/enroll"
 	"pace-node/internal/fleet"
@@ -99,6 +100,8 @@ type Node struct {
 	board          *control.Board
 	metrics        *control.Metrics
 	http           *control.HTTP
+	page           *page.Page
+	credentials    *control.Credentials
 	target         *target.Target
 	provisioner    *provision.Provisioner
 	provisions     atomic.Bool // there is a helper or a default that could be used, as last looked at
@@ -211,6 +214,9 @@ func Start(cfg Config) (n *Node, err error) {
 			n, err = nil, statedir.Explain(err, cfg.Settings.StateDir)
 		}
 	}()
+	if n.credentials, err = control.OpenCredentials(cfg.Settings, n.log); err != nil {
+		return
+	}
 	if err = n.openState(); err != nil {
 		return
 	}

@@ -35,7 +35,9 @@ func (n *Node) serve() {
 	n.sayStart()
 	// Before anything is served that tells where it listens.
 	if n.cfg.Settings.AdminListen != "" {
+		n.page = n.startPage()
 		n.http = control.StartHTTP(control.HTTPConfig{Addr: n.cfg.Settings.AdminListen, Metrics: n.metrics, Health: n.health, Board: n.board, Logger: n.log,
+			Page: n.page, TLS: n.credentials.TLS(), Token: n.credentials.HasToken(),
 			Hosts: func() []string { return []string{n.name, n.cfg.HostName, n.advertisedHost} }, Listen: func(_, address string) (net.Listener, error) { return n.cfg.Network.Listen(address) }})
 	}
 	n.recoveryDone(n.body)

@@ -92,6 +92,15 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			return nil, err
 		}
 		return encode(out)
+	case "dashboard":
+		if !p.Local {
+			return nil, wire.NewError(wire.CodeRefusedByRule, "a web page is opened by its own machine's administrators", "type pacectl dashboard there")
+		}
+		out, err := n.dashboard()
+		if err != nil {
+			return nil, err
+		}
+		return encode(out)
 	case "conditions":
 		return encode(control.ConditionList{V: control.DocumentVersion, View: n.pictured(), Conditions: n.board.List()})
 	case "audit":

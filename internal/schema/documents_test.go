@@ -12,6 +12,7 @@ import (
 
 	"pace-node/internal/config"
 	"pace-node/internal/control"
+	"pace-node/internal/control/page"
 	"pace-node/internal/doctor"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
@@ -65,6 +66,8 @@ var documents = []document{
 	doc[control.StaleList]("stale-list", "Members that were silent for long", "verb 18 Status `stale`; `pacectl member stale --json`"),
 	doc[control.RecoverPreview]("recover-preview", "What a recovery would do", "verb 18 Status `recover`, to this machine's own administrators"),
 	doc[control.DoctorReport]("doctor", "Doctor's report", "`pacectl doctor --json`, `pacectl doctor HOST --json`; the exit status is 1 where the verdict is `problem`"),
+	doc[control.Dashboard]("dashboard", "Address of the web page", "verb 18 Status `dashboard`, to this machine's own administrators; `pacectl dashboard --json`"),
+	doc[page.SessionDocument]("page-session", "Session of the web page", "`/api/v1/session` of `--admin-listen`"),
 	doc[control.AuditList]("audit-list", "Audit", "verb 18 Status `audit`; `pacectl audit --json`"),
 	doc[control.EnrollList]("enroll-list", "Waiting list", "verb 11 EnrollControl list: answer; `pace-node --enroll-list --json`, `pacectl enroll list --json`"),
 	doc[control.MemberList]("member-list", "Members", "`pacectl member list --json`"),
@@ -136,6 +139,7 @@ var fields = map[string]func(*Node){
 	"control.AuditList.V": version, "control.EnrollList.V": version, "control.MemberList.V": version, "control.MemberShow.V": version,
 	"control.QueueList.V": version, "control.QueueShow.V": version, "control.HelperRun.V": version, "control.Done.V": version,
 	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version, "control.RecoverPreview.V": version,
+	"control.Dashboard.V": version, "page.SessionDocument.V": version,
 
 	"control.DoctorReport.V": version, "control.DoctorReport.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String), "control.DoctorFinding.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String),
 
@@ -175,7 +179,7 @@ var fields = map[string]func(*Node){
 
 func writer(t *testing.T) *Writer {
 	t.Helper()
-	c, err := ReadComments("../wire", "../control", "../provision", "../target", ".")
+	c, err := ReadComments("../wire", "../control", "../control/page", "../provision", "../target", ".")
 	if err != nil {
 		t.Fatal(err)
 	}
