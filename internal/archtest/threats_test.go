@@ -92,3 +92,27 @@ func TestThreatRows(t *testing.T) {
 		}
 	}
 }
+
+// TestThreatsNameTheirTests: each row of a table of the page on security whose last column says what shows it names a test, so
+// that no row is an assertion alone.
+func TestThreatsNameTheirTests(t *testing.T) {
+	const shown = "| Shown by |"
+	inTable, rows := false, 0
+	for line := range strings.Lines(pages(t)["docs/security.md"]) {
+		line = strings.TrimSpace(line)
+		switch cells := strings.Split(line, "|"); {
+		case !strings.HasPrefix(line, "|"):
+			inTable = false
+		case strings.HasSuffix(line, shown):
+			inTable = true
+		case inTable && !strings.HasPrefix(line, "|---"):
+			rows++
+			if !test.MatchString(cells[len(cells)-2]) {
+				t.Errorf("docs/security.md: no test shows %q", strings.TrimSpace(cells[1]))
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("found %d rows only: this test reads the page wrongly", rows)
+	}
+}
