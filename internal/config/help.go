@@ -157,6 +157,7 @@ func FlagsMarkdown() string {
 	for i := range Verbs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", cell(Verbs[i].flag()), cell(Verbs[i].Help))
 	}
+	b.WriteString(examplesMarkdown())
 	b.WriteString("\n## Exit status\n\n| Status | Meaning |\n|---|---|\n")
 	for _, e := range exitRows {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Text)
@@ -193,6 +194,7 @@ func ManPage() string {
 	b.WriteString(".SH FILES\n.TP\n.I /etc/default/pace\\-node\nWhat the installer stored.\n" +
 		".TP\n.I /etc/pace\\-node/pace\\-node.yaml\nSettings, where PACE_CONFIG or \\-\\-config names it.\n" +
 		".TP\n.I /var/lib/pace\\-node\nIdentity and state.\n")
+	b.WriteString(examplesRoff())
 	b.WriteString(".SH EXIT STATUS\n")
 	for _, e := range exitRows {
 		fmt.Fprintf(&b, ".TP\n.B %d\n%s.\n", e.Code, roff(e.Text))

@@ -211,6 +211,7 @@ func texts(t *testing.T) map[string]string {
 		t.Errorf("the table of fields names what no document has: %v", unused)
 	}
 	out["README.md"] = index()
+	out["examples.md"] = examples(t, out)
 	return out
 }
 
@@ -218,7 +219,7 @@ func index() string {
 	var b strings.Builder
 	b.WriteString("# JSON Schemas\n\nWritten from the Go types and their comments by `make docs`; a test fails where the two differ.\n\n" +
 		"Every JSON document that travels between nodes, that a verb prints with `--json`, and that a provisioning helper reads and prints. " +
-		"Draft 2020-12. A member that a schema does not name may come from a later version: readers pass it over. " +
+		"[examples.md](examples.md) shows one of each that a person or a program of yours meets. Draft 2020-12. A member that a schema does not name may come from a later version: readers pass it over. " +
 		"Every time span is elapsed milliseconds (`…_ms`), every date Unix seconds. " +
 		"Payloads that are not JSON (beacons, proofs, enrollment, startup events, leases, pushes of Follow) are fields of bytes; package `internal/wire` has them.\n\n" +
 		"| Schema | Document | Where |\n|---|---|---|\n")
