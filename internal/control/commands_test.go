@@ -117,6 +117,9 @@ func TestDocsCommands(t *testing.T) {
 	}
 	for _, page := range pages {
 		for _, b := range page.Blocks {
+			if fault := b.Fault(); fault != "" {
+				t.Errorf("%s: %s", b.Where(), fault)
+			}
 			if !b.Typed() {
 				continue
 			}

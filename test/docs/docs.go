@@ -45,8 +45,29 @@ var Languages = map[string]bool{
 	"text": false, "json": false, "yaml": false, "ini": false, "go": false, "xml": false,
 }
 
-// Typed says whether the block is commands.
-func (b Block) Typed() bool { return Languages[b.Lang] }
+// Typed says whether the block is commands. One that begins with #! is a file, which the reader keeps.
+func (b Block) Typed() bool {
+	return Languages[b.Lang] && (len(b.Lines) == 0 || !strings.HasPrefix(b.Lines[0], "#!"))
+}
+
+// Fault says what is missing behind the fence, "" where nothing is: who types the block, or why nobody does.
+func (b Block) Fault() string {
+	switch {
+	case !b.Typed() && (b.Scene != "" || b.NoRun != ""):
+		return "nobody types such a block: leave run= and norun: out"
+	case !b.Typed():
+		return ""
+	case b.Scene == "" && b.NoRun == "":
+		return "write run=SCENE behind the fence, or norun: REASON (docs.Scenes, docs.Reasons)"
+	case b.Scene != "" && b.NoRun != "":
+		return "run= and norun: exclude one another"
+	case b.Scene != "" && Scenes[b.Scene] == "":
+		return "docs.Scenes has no " + b.Scene
+	case b.NoRun != "" && Reasons[b.NoRun] == "" && !strings.HasPrefix(b.NoRun, "typed by Test"):
+		return "docs.Reasons has no " + b.NoRun
+	}
+	return ""
+}
 
 // prompt begins a command of a console block.
 const prompt = "$ "

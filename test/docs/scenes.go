@@ -33,5 +33,4 @@ var Reasons = map[string]string{
 	"needs Windows":           "Wine runs the package's life and the service's (test/packages); no Windows has run it",
 	"needs a Mac's developer": "certificates of Apple's developer programme",
 	"needs a package":         "built packages and a booted system; make test-packages installs them",
-	"a script of the reader":  "what somebody writes and keeps, and does not type",
 }

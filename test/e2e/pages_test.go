@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"pace-node/internal/config"
 	"pace-node/test/docs"
@@ -96,10 +99,10 @@ func (s *stage) types(b docs.Block, typed docs.Typing) {
 		n.args = flags
 		n.start()
 		n.ready()
+	} else if live.MatchString(text) {
+		s.watches(where, n, text)
 	} else {
-		cmd := n.inside("bash", "-euo", "pipefail", "-c", text)
-		cmd.Dir = s.dir
-		cmd.Env = append(os.Environ(), "PATH="+s.path+":"+os.Getenv("PATH"), "PACE_STATE_DIR="+n.dir)
+		cmd := s.shell(n, text)
 		cmd.Stdin = strings.NewReader(s.fleet + "\n")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -110,6 +113,35 @@ func (s *stage) types(b docs.Block, typed docs.Typing) {
 	if s.after != nil {
 		s.after(typed.Text, n)
 	}
+}
+
+// live is what goes on until somebody ends it.
+var live = regexp.MustCompile(`^(?:sudo )?pacectl watch$`)
+
+// watches runs a line until it has printed something, and ends it as Ctrl-C does.
+func (s *stage) watches(where string, n *node, text string) {
+	s.t.Helper()
+	printed := &logFile{}
+	cmd := s.shell(n, "exec "+strings.TrimPrefix(text, "sudo "))
+	cmd.Stdout, cmd.Stderr = printed, printed
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("%s: %v", where, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	until(s.t, where+" prints something", func() (bool, string) { return printed.String() != "", "" })
+	cmd.Process.Signal(unix.SIGINT)
+	if err := <-done; err != nil {
+		s.t.Fatalf("%s: %v\n%s", where, err, printed)
+	}
+}
+
+// shell is a command that types a line on a machine.
+func (s *stage) shell(n *node, text string) *exec.Cmd {
+	cmd := n.inside("bash", "-euo", "pipefail", "-c", text)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "PATH="+s.path+":"+os.Getenv("PATH"), "PACE_STATE_DIR="+n.dir)
+	return cmd
 }
 
 // serves are the flags of a line that runs the node until somebody ends it, nil for any other line.
