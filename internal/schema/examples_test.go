@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -170,3 +173,41 @@ func examples(t *testing.T, schemas map[string]string) string {
 	}
 	return b.String()
 }
+
+const examplesPage = "examples.md"
+
+// TestDocsExamples holds each example of the page against its schema as it is now. PACE_WRITE_DOCS=1 writes the page; a document
+// that came since then has no example yet, which is said and fails nobody.
+func TestDocsExamples(t *testing.T) {
+	schemas := texts(t)
+	path := filepath.Join(folder, examplesPage)
+	if os.Getenv("PACE_WRITE_DOCS") != "" {
+		if err := os.WriteFile(path, []byte(examples(t, schemas)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := exampleOf.FindAllStringSubmatch(strings.ReplaceAll(string(page), "\r\n", "\n"), -1)
+	there := map[string]bool{}
+	for _, m := range found {
+		there[m[1]] = true
+		if s, ok := schemas[m[1]+".json"]; !ok {
+			t.Errorf("docs/schema/%s: %s is no document: run make docs", examplesPage, m[1])
+		} else if err := Check([]byte(s), []byte(m[2]), false); err != nil {
+			t.Errorf("docs/schema/%s: the example of %s does not fit its schema: %v: run make docs", examplesPage, m[1], err)
+		}
+	}
+	if len(found) < 15 {
+		t.Errorf("docs/schema/%s has %d examples: this test reads it wrongly", examplesPage, len(found))
+	}
+	for _, d := range documents {
+		if shown(d) && !there[d.File] {
+			t.Logf("docs/schema/%s has no example of %s yet: run make docs", examplesPage, d.File)
+		}
+	}
+}
+
+var exampleOf = regexp.MustCompile("(?s)\\[Schema\\]\\(([a-z-]+)\\.json\\)\n\n```json\n(.*?)\n```\n")
