@@ -120,6 +120,9 @@ func TestDocsCommands(t *testing.T) {
 			if fault := b.Fault(); fault != "" {
 				t.Errorf("%s: %s", b.Where(), fault)
 			}
+			if err := settingsOf(b); err != nil {
+				t.Errorf("%s: %v", b.Where(), err)
+			}
 			if !b.Typed() {
 				continue
 			}
@@ -144,6 +147,28 @@ func TestDocsCommands(t *testing.T) {
 		t.Errorf("found %d commands only: this test looks in the wrong place", judged)
 	}
 	t.Logf("%d commands of %d pages are understood", judged, len(pages))
+}
+
+// settingsOf judges a block of settings: a file of --config, or lines PACE_NAME=value among others, as the installer stores them.
+func settingsOf(b docs.Block) error {
+	text := strings.Join(b.Lines, "\n")
+	switch first, _, _ := strings.Cut(text, ":"); {
+	case b.Lang == "yaml" && slices.ContainsFunc(config.Options, func(o config.Option) bool { return o.FileName() == first }):
+		_, _, err := config.Parse([]string{"--config=" + b.Where()}, nil, nil, func(string) ([]byte, error) { return []byte(text), nil })
+		return err
+	case b.Lang == "ini" || b.Lang == "yaml":
+		stored := map[string]config.Stored{}
+		for _, line := range b.Lines {
+			name, value, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "Environment="), "=")
+			if found && strings.HasPrefix(name, "PACE_") {
+				stored[name] = config.Stored{Value: strings.Trim(value, `"`), Where: line}
+			}
+		}
+		delete(stored, "PACE_CONFIG") // it would be read
+		_, _, err := config.Parse(nil, nil, func() (map[string]config.Stored, error) { return stored, nil }, nil)
+		return err
+	}
+	return nil
 }
 
 func knownFlags() string {

@@ -90,7 +90,7 @@ func quickStart(t *testing.T) *stage {
 func dayTwo(t *testing.T) *stage {
 	command, _ := helper(t, `printf '{"configuration":{"greeting":"hello"}}'`+"\n")
 	l := newLAN(t, 4)
-	a := l.hosts[0].start(t, "alder")
+	a := l.hosts[0].start(t, "alder", metered)
 	nextSecond(t)
 	b := l.hosts[1].joined(t, a, "birch")
 	d, e := l.hosts[2].newNode(t, "dogwood"), l.hosts[3].start(t, "elm")
