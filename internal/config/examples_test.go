@@ -26,7 +26,7 @@ func TestExamplesAreTaken(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	for _, e := range commandExamples {
+	for _, e := range commandExamples() {
 		if _, _, err := Parse(strings.Fields(e.Command)[1:], nil, nil, nil); err != nil {
 			t.Errorf("%s: %v", e.Command, err)
 		}
