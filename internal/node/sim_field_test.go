@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -387,20 +388,44 @@ func TestSimVoterOfAnotherHistory(t *testing.T) {
 			s.halt(i)
 			s.copyDir(s.dirOf(i), s.dirOf(i)+".old")
 		}
-		for i := range 3 {
-			s.boot(i)
+		// Raft itself puts the third right where its entries are of another term, and has the third win where its log is longer. The
+		// fault needs other entries of the same term, and more of them: two lives that begin from the same disks, in the same term.
+		term := func() uint64 { return s.leading().serving.Load().cons.Term() }
+		live := func(fits func() bool) *Node {
+			for {
+				for i := range 3 {
+					s.copyDir(s.dirOf(i)+".old", s.dirOf(i))
+					s.boot(i)
+				}
+				if lead := s.led(s.nodes...); fits() {
+					return lead
+				}
+				for i := range 3 {
+					s.halt(i)
+				}
+			}
 		}
-		s.must(s.asked(s.led(s.nodes...), wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "20"}))
+		stop := func() {
+			for _, i := range []int{2, 0, 1} { // the third first: who stops as leader hands over in a later term
+				s.halt(i)
+			}
+		}
+		lead := live(func() bool { return s.leading() != s.nodes[2] })
+		s.must(s.asked(lead, wire.ClusterRequest{Op: "set", Name: fleet.SettingProvisionPaused, Value: "true"}))
 		s.agree(s.nodes...)
-		for i := range 3 {
-			s.halt(i)
+		first, last := term(), s.nodes[2].serving.Load().cons.Applied()
+		stop()
+		s.copyDir(s.dirOf(2), s.dirOf(2)+".first")
+		lead = live(func() bool { return term() == first })
+		for v := 40; lead.serving.Load().cons.Applied() < last+10; v++ {
+			s.must(s.write(lead, strconv.Itoa(v)))
 		}
-		for i := range 2 {
-			s.copyDir(s.dirOf(i)+".old", s.dirOf(i))
-			s.boot(i)
-		}
-		lead := s.led(s.nodes[:2]...)
-		s.must(s.asked(lead, wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "30"}))
+		s.agree(s.nodes...)
+		stop()
+		s.copyDir(s.dirOf(2)+".first", s.dirOf(2))
+		s.boot(0)
+		s.boot(1)
+		s.led(s.nodes[:2]...)
 		c := s.boot(2)
 		s.want(time.Minute, "the third finds that it differs", func() bool {
 			_, ok := condition(c, "fleet-state-differs")
