@@ -123,6 +123,15 @@ func checkPath(text string) error {
 // inlineAnswer reports whether a value is a helper's answer itself and no path.
 func inlineAnswer(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
 
+// withheld is what a refusal shows of a value: all of it, but of what may be an answer, which holds whatever a
+// configuration holds, nothing.
+func (o *Option) withheld(text string) string {
+	if o.Inline && strings.ContainsAny(text, "{}\"\n") {
+		return ""
+	}
+	return text
+}
+
 func checkAnswer(text string) error {
 	if !inlineAnswer(text) {
 		return checkPath(text)

@@ -74,6 +74,7 @@ type Config struct {
 
 	LogLevel  string // debug, info, warn, error
 	LogFormat string // text, json
+	AlertExec string // a command line; "" = none
 
 	Provision ProvisionConfig
 

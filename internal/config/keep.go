@@ -36,7 +36,7 @@ func (c *Config) Keep(absolute func(string) (string, error)) ([]Kept, error) {
 		values = slices.Clone(values)
 		if o.Kind == KindPath {
 			for i := range values {
-				if o.Name == "provision-default" && inlineAnswer(values[i]) {
+				if o.Inline && inlineAnswer(values[i]) {
 					continue // no path
 				}
 				path, err := absolute(values[i])

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -192,6 +193,9 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 	if verbErr != nil {
 		return nil, call, verbErr
 	}
+	if err := torn(typed, set.NArg()); err != nil {
+		return nil, call, err
+	}
 	if tool && call.Name == "" {
 		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); len(call.Words) > 0 && call.Words[0] == "help" {
 			call = VerbCall{Name: "help"} // a person's first try
@@ -231,6 +235,18 @@ func beforeDashes(args []string) []string {
 		return args[:at]
 	}
 	return args
+}
+
+// torn finds a document that a shell took apart at its blanks. What is left over is not shown: it is whatever the
+// document holds.
+func torn(typed map[string]*[]string, words int) error {
+	for i := range Options {
+		o := &Options[i]
+		if values := typed[o.Name]; o.Inline && words > 0 && values != nil && len(*values) > 0 && inlineAnswer((*values)[0]) && !json.Valid([]byte((*values)[0])) {
+			return &UsageError{"--" + o.Name + " ends before its document does", "put the whole of it in single quotes, or write it to a file and give its path"}
+		}
+	}
+	return nil
 }
 
 // chosenVerb finds the one verb that was typed. Beside check-arguments others are checked and not done.
@@ -408,7 +424,7 @@ func judgeAll(layers map[Origin]layer) error {
 			}
 			for _, v := range g.values {
 				if err := o.check(v); err != nil {
-					return &RefusedError{Where: g.where, Key: g.key, Value: v, Why: err.Error(), Err: err}
+					return &RefusedError{Where: g.where, Key: g.key, Value: o.withheld(v), Why: err.Error(), Err: err}
 				}
 			}
 			if o.checkAll != nil {

@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 	}
 	for _, name := range []string{"state-dir", "config", "name", "label", "listen", "listen-raft", "advertise", "discovery", "discovery-interface",
 		"discovery-reply-port", "discovery-loopback", "fleet-seed", "fleet-id", "admin-listen", "admin-tls-cert", "admin-tls-key",
-		"admin-token-file", "log-level", "log-format", "provision-interval", "provision-workers", "provision-queue", "provision-helper",
+		"admin-token-file", "log-level", "log-format", "alert-exec", "provision-interval", "provision-workers", "provision-queue", "provision-helper",
 		"provision-helper-timeout", "provision-default", "provision-component", "provision-pki", "provision-deny", "provision-mode", "provision-upgrades",
 		"provision-repository", "provision-release-key", "service-name", "firewall-allow",
 		"scheduler", "json"} {
@@ -100,7 +100,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 		"--state-dir=/s", "--name=Büro 1", "--label=site=north", "--label", "note=a b=c", "--listen=10.1.0.2:7000", "--listen-raft=[::1]:7001",
 		"--advertise=node1", "--discovery=10.1.0.2:7002", "--discovery-interface=eth*", "--discovery-interface=!docker0",
 		"--discovery-reply-port=6682", "--discovery-loopback", "--fleet-seed=a", "--fleet-seed=[::1]:9", "--fleet-id=" + fleA + "@" + keyA,
-		"--admin-listen=", "--admin-tls-cert=/c", "--admin-tls-key=/k", "--admin-token-file=/t", "--log-level=debug", "--log-format=json",
+		"--admin-listen=", "--admin-tls-cert=/c", "--admin-tls-key=/k", "--admin-token-file=/t", "--log-level=debug", "--log-format=json", "--alert-exec=/bin/call 'a b'",
 		"--provision-interval=15min", "--provision-workers=3", "--provision-queue=7", "--provision-helper=/bin/h 'a b'",
 		"--provision-helper-timeout=1m30s", "--provision-default=/d.json", "--provision-component=other", "--provision-mode=never", "--provision-pki", "--provision-deny=*.lan", "--provision-deny=root",
 		"--provision-upgrades=optional", "--provision-repository=https://r.example/pace", "--provision-release-key=" + releaseKey,
@@ -110,7 +110,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 		StateDir: "/s", Name: "Büro 1", Labels: map[string]string{"site": "north", "note": "a b=c"}, Listen: "10.1.0.2:7000", ListenRaft: "[::1]:7001",
 		Advertise: "node1", Discovery: "10.1.0.2:7002", DiscoveryInterfaces: []string{"eth*", "!docker0"}, DiscoveryReplyPort: 6682,
 		DiscoveryLoopback: true, FleetSeeds: []string{"a:6674", "[::1]:9"}, FleetID: fleA + "@" + keyA, AdminListen: "",
-		AdminTLSCert: "/c", AdminTLSKey: "/k", AdminTokenFile: "/t", LogLevel: "debug", LogFormat: "json",
+		AdminTLSCert: "/c", AdminTLSKey: "/k", AdminTokenFile: "/t", LogLevel: "debug", LogFormat: "json", AlertExec: "/bin/call 'a b'",
 		Provision:   ProvisionConfig{15 * time.Minute, 3, 7, "/bin/h 'a b'", 90 * time.Second, "/d.json", "other", "never", "optional", "https://r.example/pace", true, []string{"*.lan", "root"}, releaseKey},
 		ServiceName: "Pace.2", FirewallAllow: []string{"10.0.0.0/8", "10.1.2.3/32", "fd00::1/128"},
 		Scheduler: "leader:6674", JSON: true, Typed: c.Typed, Flags: c.Flags,

@@ -68,7 +68,7 @@ func checkProfiled(name, text string) error {
 	}
 	for _, v := range values {
 		if err := o.check(v); err != nil {
-			return &RefusedError{Where: ProfileName, Key: name, Value: v, Why: err.Error(), Err: err}
+			return &RefusedError{Where: ProfileName, Key: name, Value: o.withheld(v), Why: err.Error(), Err: err}
 		}
 	}
 	if o.checkAll != nil {

@@ -37,6 +37,7 @@ func checkRefused() error {
 		{"admin-tls-key", nil, map[string]string{`x"`: "quotation", "/k": "its certificate is not"}},
 		{"admin-token-file", []string{"/t"}, map[string]string{`x"`: "quotation"}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, map[string]string{"warning": "did you mean warn?", "Info": "one of debug"}},
+		{"alert-exec", []string{"/bin/call", `/bin/call "a b" 'c"d' e\"f`}, map[string]string{`/bin/call "a`: "not closed", "call 'a": "not closed"}},
 		{"log-format", []string{"text", "json"}, map[string]string{"xml": "one of text, json"}},
 		{"provision-interval", []string{"1m", "1min", "60s", "24h"}, map[string]string{"59s": "1m to 24h", "0": "1m to 24h", "-1h": "1m to 24h", "24h1s": "1m to 24h", "1": "not a duration", "": "empty"}},
 		{"provision-workers", []string{"1", "1024"}, map[string]string{"0": "1 to 1024", "1025": "1 to 1024", "-3": "1 to 1024", "two": "1 to 1024"}},
@@ -95,6 +96,35 @@ func checkRefused() error {
 func TestRefused(t *testing.T) {
 	if err := checkRefused(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnswerIsNotRepeated: an answer that is given inline holds passwords, and no refusal says a part of it, whatever a
+// shell made of it.
+func TestAnswerIsNotRepeated(t *testing.T) {
+	stored := func(text string) func() (map[string]Stored, error) {
+		return func() (map[string]Stored, error) {
+			return map[string]Stored{"PACE_PROVISION_DEFAULT": {Value: text, Where: "line 3"}}, nil
+		}
+	}
+	for _, text := range []string{`{"configuration":{"password":"hunter2"}`, `{configuration:{password:hunter2}}`, `"password":"hunter2"`, "hunter2\n{}", `{"hunter2`} {
+		env := func(name string) (string, bool) { return text, name == "PACE_PROVISION_DEFAULT" }
+		_, _, byFlag := Parse([]string{"--provision-default=" + text}, nil, nil, nil)
+		_, _, checked := Parse([]string{"--check-arguments", "PACE_PROVISION_DEFAULT=" + text}, nil, nil, nil)
+		_, _, byEnv := Parse(nil, env, nil, nil)
+		_, _, byStore := Parse(nil, nil, stored(text), nil)
+		_, _, byFile := Parse([]string{"--config=/f"}, nil, nil, func(string) ([]byte, error) { return fmt.Appendf(nil, "provision_default: %q\n", text), nil })
+		for from, err := range map[string]error{"flag": byFlag, "check": checked, "env": byEnv, "store": byStore, "file": byFile, "profile": CheckProfile(map[string]string{"provision-default": text})} {
+			if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(strings.ToLower(strings.NewReplacer("-", "_").Replace(err.Error())), "provision_default") {
+				t.Errorf("%s: %q: %v", from, text, err)
+			}
+		}
+	}
+	for _, words := range [][]string{{`--provision-default={configuration:`, `{password:`, `hunter2}}`}, {"--check-arguments", `--provision-default={"a":`, `hunter2}`}} {
+		_, _, err := Parse(words, nil, nil, nil)
+		if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "{") || !strings.Contains(err.Error(), "single quotes") {
+			t.Errorf("%q: %v", words, err)
+		}
 	}
 }
 

@@ -50,6 +50,7 @@ type Option struct {
 	Tool     bool     // also a flag of pacectl
 	Min, Max int64    // bounds of a number or (in nanoseconds) a duration
 	Choices  []string // of a choice
+	Inline   bool     // a path, or a document itself: no refusal repeats that
 	Own      bool     // of this machine alone: provision.profile cannot hold it
 	Check    func(string) error
 
@@ -136,6 +137,10 @@ var Options = []Option{
 		Shown: "text (under a service manager: its own fields)",
 		Help:  "how a line is written", set: func(c *Config, v []string) { c.LogFormat = v[0] }},
 
+	{Name: "alert-exec", Kind: KindText, Metavar: "command", Group: GroupLog,
+		Help:  "a program that is run when a person must act: JSON on stdin, 30 seconds; split like a shell does and run without one",
+		Check: checkCommand, set: func(c *Config, v []string) { c.AlertExec = v[0] }},
+
 	{Name: "provision-interval", Kind: KindDuration, Default: "1m", Min: minInterval, Max: maxInterval, Metavar: "duration", Group: GroupProvision,
 		Help: "how often the leader asks its members who wants provisioning",
 		set:  func(c *Config, v []string) { c.Provision.Interval = duration(v[0]) }},
@@ -151,7 +156,7 @@ var Options = []Option{
 	{Name: "provision-helper-timeout", Kind: KindDuration, Default: "10s", Min: minHelperTimeout, Max: maxHelperTimeout, Metavar: "duration", Group: GroupProvision,
 		Help: "how long the helper may take",
 		set:  func(c *Config, v []string) { c.Provision.HelperTimeout = duration(v[0]) }},
-	{Name: "provision-default", Kind: KindPath, Metavar: "file", Group: GroupProvision,
+	{Name: "provision-default", Kind: KindPath, Metavar: "file", Inline: true, Group: GroupProvision,
 		Help:  "a helper's answer (JSON) for every machine where no helper is given: a file, or the answer itself, beginning with {",
 		Check: checkAnswer, set: func(c *Config, v []string) { c.Provision.Default = v[0] }},
 	{Name: "provision-component", Kind: KindText, Default: "provision_mode_server", Metavar: "word", Group: GroupProvision,

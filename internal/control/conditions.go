@@ -60,6 +60,7 @@ var Conditions = []ConditionRow{
 	{"mixed-node-versions", Notice, "pacectl member list", "Members run different versions; the one that the detail names holds the fleet's command format back."},
 	{"wire-version-seen", Notice, "pacectl node", "Datagrams of another version of the discovery wire were heard: an older or newer node on this network that this one cannot see. Upgrade the nodes of a network together."},
 	{"admin-endpoint-off", Warning, "pace-node --check-arguments --admin-listen=127.0.0.1:6690", "Metrics and health are not served: the address of --admin-listen is taken or cannot be bound. It is tried again every 30 seconds."},
+	{"alert-exec-failing", Warning, "ls -l {program}", "Nobody could be called when a person had to act: the program of --alert-exec is not there, may not be run by this service, takes longer than 30 seconds, or ends with another status than 0, as the detail says. A call is tried five times, a minute apart. It goes when the program can be run again, or with its next run that ends well."},
 	{"provisioning-paused", Warning, "pace-node --check-arguments --provision-helper=PATH", "The fleet has members and its leader has nothing that it could provision them with: it parks nobody, has a voter lead that can, and goes on by itself. Or an operator paused the queue: pacectl queue resume."},
 	{"provisioning-helper-missing", Warning, "pace-node --check-arguments --provision-helper=PATH", "This voter could not provision if it led: its helper cannot be run or its default does not read, as the detail says, or it has neither while the fleet is provisioned by another. The setting provision.profile gives every voter the same."},
 	{"provisioning-failing", Warning, "pacectl queue show {id}", "Machines are parked, or have failed three times in a row and more; the detail names one, its last error, and how many there are beside it. A machine that is away or was deferred by the helper is not meant."},
@@ -302,6 +303,7 @@ func ConditionsMarkdown() string {
 	var b strings.Builder
 	b.WriteString("# Conditions\n\nWritten from the table in the code by `make docs`; a test fails where the two differ.\n\n" +
 		"A raised condition is in `pacectl node`, in `pacectl fleet status`, in the metric `pace_condition{id,severity}`, and in the log when it is raised and when it is cleared, each at most once a minute.\n\n" +
+		"For those of severity alert, and for `enrollment-requests-waiting`, a person must act: `--alert-exec` names a program that is run then ([alerts.md](alerts.md)).\n\n" +
 		"| Condition | Severity | What it means | Remedy |\n|---|---|---|---|\n")
 	for _, r := range Conditions {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", r.ID, r.Severity, r.About, r.Remedy)

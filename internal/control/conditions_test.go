@@ -16,7 +16,7 @@ import (
 var wantConditions = map[string]string{
 	"foreign-fleet-visible": "", "enrollment-window-open": "", "enrollment-requests-waiting": "", "own-key-revoked": "", "single-voter-fleet": "notice",
 	"discovery-no-interface": "", "admin-endpoint-off": "", "wire-version-seen": "", "identity-cloned": "", "identity-clash": "", "provisioning-paused": "",
-	"provisioning-helper-missing": "", "provisioning-failing": "", "clock-skewed": "", "pin-disagrees": "", "consensus-leader-silent": "", "consensus-store-unwritable": "",
+	"provisioning-helper-missing": "", "provisioning-failing": "", "clock-skewed": "", "alert-exec-failing": "warning", "pin-disagrees": "", "consensus-leader-silent": "", "consensus-store-unwritable": "",
 	"fleet-split-healing": "alert", "fleet-recovered-elsewhere": "alert", "fleet-unreachable": "", "fleet-format-newer": "", "mixed-node-versions": "", "formation-move-refused": "", "state-dir-lost": "alert", "fleet-state-differs": "alert", "peers-never-authenticated": "", "state-dir-nearly-full": "", "two-voter-fleet": "warning", "promotion-stalled": "",
 }
 

@@ -13,7 +13,7 @@ import (
 // wantSeverities: an alert needs a person now, a warning one soon, a notice says how things are.
 var wantSeverities = map[string]string{
 	"alert":   "fleet-split-healing own-key-revoked pin-disagrees fleet-unreachable fleet-recovered-elsewhere formation-move-refused consensus-leader-silent consensus-store-unwritable identity-clash identity-cloned state-dir-lost fleet-state-differs fleet-format-newer",
-	"warning": "foreign-fleet-visible two-voter-fleet promotion-stalled clock-skewed peers-never-authenticated discovery-no-interface admin-endpoint-off provisioning-paused provisioning-helper-missing provisioning-failing state-dir-nearly-full",
+	"warning": "alert-exec-failing foreign-fleet-visible two-voter-fleet promotion-stalled clock-skewed peers-never-authenticated discovery-no-interface admin-endpoint-off provisioning-paused provisioning-helper-missing provisioning-failing state-dir-nearly-full",
 	"notice":  "enrollment-window-open enrollment-requests-waiting single-voter-fleet mixed-node-versions wire-version-seen",
 }
 

@@ -127,6 +127,7 @@ var ownSeries = []SeriesRow{
 	counterBy("pace_provision_helper_errors_total", "reason", "Failures of the helper program, by reason.", names(provision.Reasons, func(r provision.ReasonRow) string { return string(r.Reason) })...),
 	histogram("pace_provision_sighting_to_done_seconds", "From the sighting of a machine to its confirmation."),
 
+	counterBy("pace_alert_runs_total", "result", "Runs of the program of --alert-exec, by how they ended.", AlertResults...),
 	counterBy("pace_admin_requests_refused_total", "reason", "Requests to --admin-listen that were refused, by why.", AdminRefusals...),
 }
 

@@ -161,6 +161,7 @@ type Node struct {
 	toldOn      map[*netio.Session]bool          // sessions with voters on which this start was told
 	queuePaused string                           // why the queue has nothing to provision with, empty otherwise
 	noise       noise
+	alerts      alerts
 
 	// Read by any goroutine.
 	raftPorts    raftPorts
@@ -234,6 +235,9 @@ func Start(cfg Config) (n *Node, err error) {
 func (n *Node) openState() error {
 	var err error
 	n.cfg.State.Point = n.cfg.Point
+	if n.alerts.argv, err = alertArgv(n.cfg.Settings.AlertExec); err != nil {
+		return err
+	}
 	if n.dir, err = statedir.Open(n.cfg.Settings.StateDir, n.cfg.State); err != nil {
 		return err
 	}

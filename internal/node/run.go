@@ -149,6 +149,7 @@ func (n *Node) beat(now time.Time) {
 	n.lookAtDir(now)
 	n.lookAtProofs(now)
 	n.keepTelling(now)
+	n.keepAlerting(now)
 	n.board.Say()
 }
 

@@ -182,6 +182,11 @@ func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 
 // ParseAnswer reads exactly one document. A failure says what was printed.
 func ParseAnswer(stdout []byte) (*Answer, *Failure) {
+	return parseAnswer(stdout, func(body []byte) string { return ": it printed " + shown(body) })
+}
+
+// parseAnswer is ParseAnswer whose failures say of the document what show does.
+func parseAnswer(stdout []byte, show func([]byte) string) (*Answer, *Failure) {
 	body := bytes.TrimSpace(stdout)
 	if len(body) == 0 {
 		return nil, fail(ReasonNoOutput, "it printed nothing on stdout; one JSON document is expected")
@@ -189,19 +194,19 @@ func ParseAnswer(stdout []byte) (*Answer, *Failure) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	var doc json.RawMessage
 	if err := dec.Decode(&doc); err != nil {
-		return nil, fail(ReasonNotJSON, "its stdout is not one JSON document: it printed "+shown(body))
+		return nil, fail(ReasonNotJSON, "its stdout is not one JSON document"+show(body))
 	}
 	if rest := bytes.TrimSpace(body[dec.InputOffset():]); len(rest) > 0 {
 		second := json.NewDecoder(bytes.NewReader(rest))
 		var other json.RawMessage
 		if err := second.Decode(&other); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fail(ReasonSeveral, "its stdout holds more than one JSON document: it printed "+shown(body))
+			return nil, fail(ReasonSeveral, "its stdout holds more than one JSON document"+show(body))
 		}
-		return nil, fail(ReasonNotJSON, "its stdout holds something beside one JSON document: it printed "+shown(body))
+		return nil, fail(ReasonNotJSON, "its stdout holds something beside one JSON document"+show(body))
 	}
 	var keys map[string]json.RawMessage
 	if doc[0] != '{' || json.Unmarshal(doc, &keys) != nil {
-		return nil, fail(ReasonWrongType, "its answer must be a JSON object: it printed "+shown(body))
+		return nil, fail(ReasonWrongType, "its answer must be a JSON object"+show(body))
 	}
 	a := &Answer{}
 	for _, k := range answerKeys {

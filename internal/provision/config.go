@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"pace-node/internal/process"
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
@@ -78,7 +79,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("--provision-helper-timeout=%s: give a time above 0", c.HelperTimeout)
 	}
 	if c.Helper != "" {
-		if _, err := splitCommand(c.Helper, runtime.GOOS == "windows"); err != nil {
+		if _, err := process.Split(c.Helper, runtime.GOOS == "windows"); err != nil {
 			return fmt.Errorf("--provision-helper=%s: %w", quote(c.Helper), err)
 		}
 	}
@@ -137,7 +138,8 @@ func readDefault(text string) (*Answer, error) {
 	if len(doc) > MaxStdout {
 		return nil, fmt.Errorf("%s is larger than 1 MiB", from)
 	}
-	a, failure := ParseAnswer(doc)
+	// What an operator wrote may hold a password anywhere, and this is said in the log and in every status.
+	a, failure := parseAnswer(doc, func([]byte) string { return "" })
 	if failure != nil {
 		return nil, fmt.Errorf("%s is no helper's answer: %s", from, failure.Text)
 	}
@@ -148,7 +150,7 @@ func readDefault(text string) (*Answer, error) {
 func (c *Config) usable() error {
 	switch {
 	case c.Helper != "":
-		argv, err := splitCommand(c.Helper, runtime.GOOS == "windows")
+		argv, err := process.Split(c.Helper, runtime.GOOS == "windows")
 		if err != nil {
 			return err
 		}

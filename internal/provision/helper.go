@@ -16,7 +16,7 @@ import (
 // has ended; whatever it left in its group is ended with it, and a process that left the group and holds the pipe is not
 // waited for. At the deadline the whole group is ended. A cancelled ctx ends it at once.
 func RunHelper(ctx context.Context, command string, timeout time.Duration, input []byte) (*Answer, []byte, *Failure) {
-	argv, err := splitCommand(command, runtime.GOOS == "windows")
+	argv, err := process.Split(command, runtime.GOOS == "windows")
 	if err != nil {
 		return nil, nil, fail(ReasonMissing, fmt.Sprintf("the helper %s cannot be run: %v; mend --provision-helper", quote(command), err))
 	}

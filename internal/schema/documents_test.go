@@ -83,6 +83,7 @@ var documents = []document{
 
 	doc[control.Health]("health", "Health", "`/healthz` and `/readyz` of `--admin-listen`"),
 
+	doc[control.AlertDocument]("alert", "Alert", "stdin of `--alert-exec`"),
 	doc[target.HookInput]("hook-input", "Hook's input", "stdin of every program in `hooks.d`"),
 	doc[provision.HelperInput]("helper-input", "Helper's input", "stdin of `--provision-helper`"),
 	doc[helperAnswer]("helper-answer", "Helper's answer", "stdout of `--provision-helper`; the file of `--provision-default`"),

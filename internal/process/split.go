@@ -1,4 +1,4 @@
-package provision
+package process
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ var (
 	errNullByte  = errors.New("it holds a zero byte")
 )
 
-// splitCommand splits a command line into words as a shell does: blanks part words, '…' keeps everything, "…" keeps
+// Split splits a command line into words as a shell does: blanks part words, '…' keeps everything, "…" keeps
 // everything but a backslash before \, ", $ or `, a backslash outside quotation marks keeps the next character. Nothing is
 // expanded. On Windows, where a backslash parts folders, it escapes only a quotation mark and ' is an ordinary character.
-func splitCommand(s string, windows bool) ([]string, error) {
+func Split(s string, windows bool) ([]string, error) {
 	if strings.ContainsRune(s, 0) {
 		return nil, errNullByte
 	}
