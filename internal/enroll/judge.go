@@ -36,7 +36,7 @@ type Facts struct {
 type Judgement struct {
 	Outcome wire.Outcome // to be signed; 0 with Err
 	Err     *wire.Error
-	// Admit: commit the admission of Row first, then answer approved with the roster. If that can't be, call Failed and
+	// Admit: commit the admission of Row first, say Committed, then answer approved with the roster. If that can't be, call Failed and
 	// answer pending with Challenge.
 	Admit        bool
 	Auto         bool // by the window
@@ -242,7 +242,6 @@ func stepPreApproved(g *judging) bool {
 	if r := g.l.rows[g.id]; r != nil {
 		g.l.decide(g.now, r, ApprovedManually)
 	}
-	g.l.counts[CountApprovalsManual]++
 	g.entropy(g.j.Challenge[:])
 	g.j.Outcome, g.j.Admit, g.j.Row, g.j.HasChallenge = wire.OutcomeApproved, true, g.id, true
 	return true

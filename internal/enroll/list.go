@@ -127,8 +127,8 @@ func (l *List) waiting(pass func(*row) bool) int {
 // Waiting returns how many rows are undecided.
 func (l *List) Waiting() int { return l.waiting(func(*row) bool { return true }) }
 
-// Approve approves the row of exactly this id and key, also one that was rejected. The caller commits the admission and
-// then answers the row's streams; Failed puts the row back if that can't be.
+// Approve approves the row of exactly this id and key, also one that was rejected. The caller commits the admission, says
+// Committed and answers the row's streams; Failed puts the row back if that can't be.
 func (l *List) Approve(now time.Time, id string, key identity.PublicKey) (RowID, error) {
 	l.expire(now)
 	r := l.rows[RowID{id, key}]
@@ -148,7 +148,6 @@ func (l *List) Approve(now time.Time, id string, key identity.PublicKey) (RowID,
 		return RowID{}, fmt.Errorf("%w: %s", ErrDecided, r.RowID())
 	}
 	l.decide(now, r, ApprovedManually)
-	l.counts[CountApprovalsManual]++
 	return r.RowID(), nil
 }
 
@@ -188,6 +187,16 @@ func (l *List) Reject(now time.Time, id string, key *identity.PublicKey) ([]RowI
 		l.counts[CountRejections]++
 	}
 	return []RowID{r.RowID()}, nil
+}
+
+// Committed counts an admission that is in the fleet's state: a decision whose admission fails admitted nobody. auto is
+// whether the window decided.
+func (l *List) Committed(auto bool) {
+	if auto {
+		l.counts[CountApprovalsAuto]++
+	} else {
+		l.counts[CountApprovalsManual]++
+	}
 }
 
 // Failed puts an approved row back to waiting: its admission could not be committed.

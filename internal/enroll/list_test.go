@@ -241,8 +241,12 @@ func TestApprove(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, err := d.l.Approve(d.now, "n-1", keyOf(1))
-	if err != nil || id != (RowID{"n-1", keyOf(1)}) || d.l.Count(CountApprovalsManual) != 1 {
-		t.Fatal(id, err)
+	if err != nil || id != (RowID{"n-1", keyOf(1)}) || d.l.Count(CountApprovalsManual) != 0 {
+		t.Fatal(id, err, "or a decision counts as an admission")
+	}
+	d.l.Committed(false)
+	if d.l.Count(CountApprovalsManual) != 1 || d.l.Count(CountApprovalsAuto) != 0 {
+		t.Fatal("an admission does not count")
 	}
 	if _, err := d.l.Approve(d.now, "n-1", keyOf(1)); !errors.Is(err, ErrDecided) {
 		t.Fatal(err)
@@ -383,11 +387,14 @@ func TestWindow(t *testing.T) {
 	}
 	d.now = d.now.Add(30 * time.Second)
 	j := d.judge(sound(2))
-	if j.Outcome != wire.OutcomeApproved || !j.Admit || !j.Auto || !j.HasChallenge || d.l.Count(CountApprovalsAuto) != 2 {
+	if j.Outcome != wire.OutcomeApproved || !j.Admit || !j.Auto || !j.HasChallenge || d.l.Count(CountApprovalsAuto) != 0 {
 		t.Fatalf("%+v", j)
 	}
 	if r := d.row(2); r.Decision != ApprovedAuto || !r.ArmedAt.Equal(armed) || r.ArmedAgo != 30*time.Second {
 		t.Fatalf("%+v", r)
+	}
+	if d.l.Committed(true); d.l.Count(CountApprovalsAuto) != 1 || d.l.Count(CountApprovalsManual) != 0 {
+		t.Fatal("an admission by the window does not count")
 	}
 	d.l.Failed(d.now, j.Row)
 	if r := d.row(2); r.Decision != Waiting || !r.ArmedAt.IsZero() {

@@ -27,7 +27,6 @@ func (l *List) Arm(now time.Time, d time.Duration) (admit []RowID, err error) {
 func (l *List) auto(now time.Time, r *row) {
 	r.ArmedAt = l.armedAt
 	l.decide(now, r, ApprovedAuto)
-	l.counts[CountApprovalsAuto]++
 }
 
 // marked: the same id was asked for under two keys. Such a row is never approved but by a person.

@@ -44,23 +44,24 @@ type LeaseRow struct {
 	Verdict LeaseVerdict
 	Name    string // reason label of pace_leases_refused_total, and what error 12 says
 	Retry   bool   // the same lease may be good in a moment
+	Remedy  string // what mends it, for whoever reads why the leader could not work
 }
 
 // LeaseVerdicts names every refusal, in the order of the checks.
 var LeaseVerdicts = []LeaseRow{
-	{LeaseMalformed, "malformed", false},
-	{LeaseSignerUnknown, "roster_not_applied", true},
-	{LeaseNotVoter, "not_voter", false},
-	{LeaseSignature, "signature", false},
-	{LeaseWrongCluster, "wrong_cluster", false},
-	{LeaseWrongEpoch, "wrong_epoch", false},
-	{LeaseWrongTarget, "wrong_target", false},
-	{LeaseWrongStep, "wrong_step", false},
-	{LeaseWrongDigest, "wrong_digest", false},
-	{LeaseExpired, "expired", false},
-	{LeaseReplayed, "replayed", false},
-	{LeaseOldTerm, "old_term", false},
-	{LeaseSilent, "no_voter_heard", true},
+	{LeaseMalformed, "malformed", false, "bring the leader and that machine to one version"},
+	{LeaseSignerUnknown, "roster_not_applied", true, "it is asked again in a moment; if it lasts, pacectl node on that machine shows whether it follows its fleet"},
+	{LeaseNotVoter, "not_voter", false, "it is asked again by the voter that leads; pacectl fleet status shows who that is"},
+	{LeaseSignature, "signature", false, "compare the leader's key on both machines: pacectl fleet status shows it"},
+	{LeaseWrongCluster, "wrong_cluster", false, "that machine is in another fleet: pacectl node there shows which"},
+	{LeaseWrongEpoch, "wrong_epoch", false, "that machine is in another recovery epoch: pacectl node there shows which key to accept"},
+	{LeaseWrongTarget, "wrong_target", false, "the machine at that address is another one: pacectl node there shows its id"},
+	{LeaseWrongStep, "wrong_step", false, "it is asked again with a lease of its own; bring the leader and that machine to one version"},
+	{LeaseWrongDigest, "wrong_digest", false, "it is asked again with a lease of its own; bring the leader and that machine to one version"},
+	{LeaseExpired, "expired", false, "compare the clocks of the leader and of that machine: clock-skewed in pacectl fleet status names those that differ"},
+	{LeaseReplayed, "replayed", false, "it is asked again with a lease of its own"},
+	{LeaseOldTerm, "old_term", false, "it is asked again by the voter that leads now; pacectl fleet status shows who that is"},
+	{LeaseSilent, "no_voter_heard", true, "that machine hears no voter: pacectl doctor there shows why"},
 }
 
 // String returns the verdict's name, "ok" for a good lease.
@@ -71,6 +72,16 @@ func (v LeaseVerdict) String() string {
 		}
 	}
 	return "ok"
+}
+
+// Remedy is what mends a refusal, empty for a good lease.
+func (v LeaseVerdict) Remedy() string {
+	for i := range LeaseVerdicts {
+		if LeaseVerdicts[i].Verdict == v {
+			return LeaseVerdicts[i].Remedy
+		}
+	}
+	return ""
 }
 
 // Retry reports whether the same lease may be good in a moment.

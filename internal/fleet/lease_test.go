@@ -115,11 +115,11 @@ func checkLeases(v *View) error {
 		if err := judge(row.name+" alone", row.verdict, func(x LeaseVerdict) bool { return x == row.verdict }); err != nil {
 			return err
 		}
-		if row.verdict.String() != row.name || row.verdict.Retry() != row.retry {
+		if row.verdict.String() != row.name || row.verdict.Retry() != row.retry || row.verdict.Remedy() == "" {
 			return fmt.Errorf("%s is named %s, retry %v", row.name, row.verdict, row.verdict.Retry())
 		}
 	}
-	if LeaseOK.String() != "ok" || LeaseOK.Retry() || len(LeaseVerdicts) != len(leaseOrder) || len(leaseChecks) != len(leaseOrder) {
+	if LeaseOK.String() != "ok" || LeaseOK.Retry() || LeaseOK.Remedy() != "" || len(LeaseVerdicts) != len(leaseOrder) || len(leaseChecks) != len(leaseOrder) {
 		return fmt.Errorf("the tables have another length")
 	}
 	return nil
@@ -139,6 +139,7 @@ func TestMutationLeaseChecks(t *testing.T) {
 	mutate(t, leaseChecks, func(c *leaseCheck) { c.verdict++ }, check)
 	mutate(t, LeaseVerdicts, func(r *LeaseRow) { r.Retry = !r.Retry }, check)
 	mutate(t, LeaseVerdicts, func(r *LeaseRow) { r.Name += "x" }, check)
+	mutate(t, LeaseVerdicts, func(r *LeaseRow) { r.Remedy = "" }, check)
 	for i := 1; i < len(leaseChecks); i++ {
 		leaseChecks[i-1], leaseChecks[i] = leaseChecks[i], leaseChecks[i-1]
 		if check() == nil {

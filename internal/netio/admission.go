@@ -121,9 +121,9 @@ func NewAdmission(facts AdmissionFacts, loopback bool) *Admission {
 // sourceNetwork is what counts as one source: an IPv4 address, or an IPv6 /64.
 func sourceNetwork(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
-	bits := 32
+	bits := sourceBitsIPv4
 	if a.Is6() {
-		bits = 64
+		bits = sourceBitsIPv6
 	}
 	p, _ := a.Prefix(bits) // invalid for an invalid address: then all those share one
 	return p

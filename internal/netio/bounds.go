@@ -97,6 +97,8 @@ const (
 	retryMost  = time.Second
 	// portTries is how often a free port is looked for that is free at every address at once.
 	portTries = 16
+	// sourceBitsIPv4 and sourceBitsIPv6 are the prefixes that count as one source: who has one address of a /64 has all of them.
+	sourceBitsIPv4, sourceBitsIPv6 = 32, 64
 	// noiseEvery is how often a kind of log line is repeated; it says how many it stands for.
 	noiseEvery = time.Minute
 	// noiseKinds bounds the kinds that are remembered.

@@ -20,6 +20,9 @@ func TestNumbersOfThePages(t *testing.T) {
 		{"closed after the last answer", int64(CloseAfterAnswer), int64(10 * time.Second)},
 		{"the older session's answer to a ping", int64(DuplicatePing), int64(2 * time.Second)},
 		{"keep-alive", int64(keepAlive), int64(10 * time.Second)},
+		{"a kind of log line", int64(noiseEvery), int64(time.Minute)},
+		{"one source, of IPv4", sourceBitsIPv4, 32},
+		{"one source, of IPv6", sourceBitsIPv6, 64},
 		{"a dial that has failed", int64(raftTryWithin), int64(3 * time.Second)},
 	} {
 		if c.got != c.want {

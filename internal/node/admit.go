@@ -113,6 +113,7 @@ func (n *Node) Enroll(ctx context.Context, p control.Peer, r wire.EnrollRequest,
 			ans := n.answer(b, wire.OutcomePending, r.ID, r.Key, r.Nonce, j.Challenge, j.HasChallenge, nil)
 			return ans, n.keepOpen(ctx, w, j.Waits), nil
 		}
+		n.post(func(time.Time) { n.list.Committed(j.Auto) })
 		n.unwait(w, j.Waits)
 		return n.approval(b, r.ID, r.Key, r.Nonce), nil, nil
 	case j.Outcome == wire.OutcomeApproved:
@@ -224,6 +225,7 @@ func (n *Node) admitRows(ctx context.Context, b *body, rows []candidate, auto bo
 			if aerr != nil {
 				n.post(func(now time.Time) { n.list.Failed(now, row.RowID()); n.listChanged(now) })
 			} else {
+				n.post(func(time.Time) { n.list.Committed(auto) })
 				n.tell(row.RowID(), func(w *waiter) wire.EnrollAnswer { return n.approval(b, row.ID, row.Key, w.nonce) }, true)
 			}
 			mu.Lock()

@@ -79,7 +79,7 @@ func (n *Node) FleetSummary(_ context.Context, p control.Peer, nonce [32]byte) (
 	}
 	raw, ok := wire.FitSummary(s)
 	if !ok {
-		return wire.FleetSummaryAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine's summary does not fit", "")
+		return wire.FleetSummaryAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine's summary does not fit: its endpoints are too long", "give it a shorter --advertise")
 	}
 	key := n.key.Public()
 	sig := n.key.Sign(wire.FleetSummaryMessage(nonce, raw, key))

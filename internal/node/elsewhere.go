@@ -347,7 +347,7 @@ func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byt
 	h, _, said := s.Hello()
 	if !said {
 		if err := n.hello(ctx, s); err != nil {
-			return none, nil, err
+			return none, nil, notTaken(err, "look at it there: pacectl node")
 		}
 		h, _, _ = s.Hello()
 	}
@@ -368,22 +368,35 @@ func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byt
 		return refuse("that machine does not lead the fleet, and only its leader is accepted", "pacectl fleet status there shows who leads; accept that one's key")
 	}
 	if err != nil {
-		return none, nil, err
+		return none, nil, notTaken(err, "look at it there: pacectl node")
 	}
 	defer done()
 	ans, err := wire.DecodeEnrollAnswer(first)
 	if err != nil {
-		return none, nil, err
+		return none, nil, notTaken(err, "bring both machines to one version")
 	}
 	outcome, err := ask.Answer(ans)
 	switch {
 	case err != nil:
-		return none, nil, err
+		return none, nil, notTaken(err, "compare the key with what pacectl node prints there")
 	case outcome == wire.OutcomeRevoked:
 		return refuse("that fleet has forgotten this machine: its key is revoked there", "pacectl fleet leave --force, then pace-node --reset-identity, and let it ask to join anew")
 	case outcome != wire.OutcomeApproved:
 		return refuse("that fleet's state does not hold this machine, which was admitted after what was recovered", "pacectl fleet leave --force, and let it ask to join again")
 	}
 	roster, err := enroll.CheckRoster(ans.Roster, of.cluster, n.id, n.key.Public())
-	return roster, json.RawMessage(ans.Roster), err
+	if err != nil {
+		return none, nil, notTaken(err, "bring both machines to one version; pacectl fleet status there shows what it has of this one")
+	}
+	return roster, json.RawMessage(ans.Roster), nil
+}
+
+// notTaken is why the word of the machine that was to be accepted could not be had: its own refusal, or what went wrong on
+// the way, with what to do about it.
+func notTaken(err error, hint string) error {
+	var refused *wire.Error
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return wire.NewError(wire.CodeBusy, "the machine of that key gave no word that counts: "+err.Error(), hint)
 }

@@ -342,7 +342,7 @@ func (n *Node) showDissolved(rec statedir.Record) {
 		return
 	}
 	o, err := wire.DecodeDissolveOrder(rec.Order)
-	if err != nil {
+	if err != nil { // no record is read, nor written, whose order does not
 		n.log.Error("the dissolve order in the formation record does not read; members that were away are not told", "error", err.Error())
 		return
 	}

@@ -154,15 +154,15 @@ func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wi
 		case err != nil:
 			return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "the lease could not be recorded as spent: "+err.Error(), "look at the disk of that machine")
 		case verdict == fleet.LeaseSignerUnknown:
-			return wire.WorkAnswer{}, wire.NewError(wire.CodeRosterNotApplied, verdict.String(), "")
+			return wire.WorkAnswer{}, wire.NewError(wire.CodeRosterNotApplied, verdict.String(), verdict.Remedy())
 		case verdict != fleet.LeaseOK:
 			n.log.Warn("lease refused", "step", control.Word(w.Step), "reason", verdict.String())
-			return wire.WorkAnswer{}, wire.NewError(wire.CodeLeaseRefused, verdict.String(), "")
+			return wire.WorkAnswer{}, wire.NewError(wire.CodeLeaseRefused, verdict.String(), verdict.Remedy())
 		}
 	}
 	a := n.target.Work(ctx, w.Step, w.Body)
 	if a.Error == target.BusyText {
-		return wire.WorkAnswer{}, wire.NewError(wire.CodeBusy, a.Error, "")
+		return wire.WorkAnswer{}, wire.NewError(wire.CodeBusy, a.Error, "it is asked again when that is done; pacectl node on that machine shows its step")
 	}
 	return a, nil
 }

@@ -16,6 +16,7 @@ func TestNumbersOfThePages(t *testing.T) {
 		{"one DissolveInto at most", int64(healEvery), int64(time.Minute)},
 		{"a leader lingers at most", int64(lingerMost), int64(60 * time.Second)},
 		{"fleet-unreachable", int64(unreachableAfter), int64(24 * time.Hour)},
+		{"a repeated line", int64(noiseEvery), int64(time.Minute)},
 		{"interfaces are listed again", int64(relistPeriod), int64(30 * time.Second)},
 		{"members of a summary", maxListed, 10},
 		{"a voter's peer counts as proven", int64(leaderSilence), int64(90 * time.Second)},

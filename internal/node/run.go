@@ -315,7 +315,10 @@ func (n *Node) abort() {
 	}
 }
 
-// noise says a repeated line at most once a minute, with how many it stands for. It is the loop's.
+// noiseEvery is how often a repeated line is said.
+const noiseEvery = time.Minute
+
+// noise says a repeated line at most once in noiseEvery, with how many it stands for. It is the loop's.
 type noise struct {
 	log  *slog.Logger
 	said map[string]time.Time
@@ -327,7 +330,7 @@ func (x *noise) say(now time.Time, msg string, attrs ...any) {
 		x.said, x.held = map[string]time.Time{}, map[string]int{}
 	}
 	x.held[msg]++
-	if last, ok := x.said[msg]; ok && now.Sub(last) < time.Minute {
+	if last, ok := x.said[msg]; ok && now.Sub(last) < noiseEvery {
 		return
 	}
 	x.said[msg] = now

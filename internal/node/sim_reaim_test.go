@@ -3,6 +3,8 @@ package node
 import (
 	"testing"
 	"time"
+
+	"pace-node/internal/formation"
 )
 
 // TestSimLeaderGoesWhileSomebodyWaits: a person who is about to approve a machine finds it in the list of whoever leads
@@ -32,4 +34,36 @@ func TestSimLeaderGoesWhileSomebodyWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSimApprovalsAreCountedWhenCommitted: an approval that no quorum took admitted nobody, and is counted for nobody.
+func TestSimApprovalsAreCountedWhenCommitted(t *testing.T) {
+	simulate(t, 72, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent", "id=fleet-without-quorum"}
+		a := s.voters(2)
+		d := s.boot(2)
+		s.want(time.Minute, "it waits", func() bool { return s.waits(a, d) })
+		counts := func() float64 { return s.metric(a, "pace_enrollment_approvals_manual_total") }
+		before := counts()
+		s.cut(func(i, j int) bool { return i+j == 1 })
+		if err := s.grant(a, d); err == nil {
+			t.Error("approved without a quorum")
+		}
+		if got := counts(); got != before {
+			t.Errorf("%v approvals are counted that nobody committed", got-before)
+		}
+		s.cut(nil)
+		s.want(time.Minute, "it is a learner", func() bool {
+			for _, n := range s.nodes[:2] {
+				if n.isLeader() && s.waits(n, d) {
+					before = s.metric(n, "pace_enrollment_approvals_manual_total")
+					s.must(s.grant(n, d))
+					if got := s.metric(n, "pace_enrollment_approvals_manual_total"); got != before+1 {
+						t.Errorf("%v are counted for one", got-before)
+					}
+				}
+			}
+			return d.Mode() == formation.Learner
+		})
+	})
 }

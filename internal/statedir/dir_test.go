@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"pace-node/internal/identity"
+	"pace-node/internal/wire"
 )
 
 func TestFirstStartMintsAndLaterStartsReadBack(t *testing.T) {
@@ -52,8 +54,8 @@ func TestSaveKeepsEveryFieldByteForByte(t *testing.T) {
 	r.Rejections = []Rejection{{Cluster: strings.Repeat("b", 32), At: 5, LeftSeconds: 3600}}
 	r.RevokedIn = []string{strings.Repeat("c", 32)}
 	r.Remembered = []string{"10.1.0.9:6674", "[fd00::1]:6674"}
-	r.Order = []byte{0, 1, 0xff}
 	r.OldCluster = strings.Repeat("d", 32)
+	r.Order = (&wire.DissolveOrder{OldCluster: r.OldCluster, Survivor: "s", LeaderID: "n", LeaderEndpoint: "h:1", Signer: "m", Signature: [64]byte{0, 1, 0xff}}).Append(nil)
 	if err := d.Save(r); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,8 @@ func TestSaveRefuses(t *testing.T) {
 		"waiting less than no": func(r *Record) { r.Rejections = []Rejection{{Cluster: other, LeftSeconds: -1}} },
 		"joined by no key":     func(r *Record) { r.Joined = &Joined{Signer: "me"} },
 		"roster is no JSON":    func(r *Record) { r.Joined = &Joined{Signer: r.PublicKey, Roster: []byte("{")} },
-		"larger than is read":  func(r *Record) { r.Order = make([]byte, maxRecordBytes) },
+		"larger than is read":  func(r *Record) { r.RevokedIn = slices.Repeat([]string{other}, maxRecordBytes/len(other)) },
+		"order of nothing":     func(r *Record) { r.Order, r.OldCluster = []byte{0, 1, 0xff}, other },
 	} {
 		bad := r.clone()
 		change(&bad)

@@ -139,6 +139,17 @@ var recordChecks = []recordCheck{
 	{"revoked_in", func(r *Record) bool {
 		return !slices.ContainsFunc(r.RevokedIn, func(s string) bool { return !validCluster(s) })
 	}},
+	{"old_cluster", func(r *Record) bool {
+		return (r.OldCluster == "") == (len(r.Order) == 0) && (r.OldCluster == "" || validCluster(r.OldCluster))
+	}},
+	// Members of that fleet that were away are told by it: one that does not read would leave them without a word.
+	{"order", func(r *Record) bool {
+		if len(r.Order) == 0 {
+			return true
+		}
+		o, err := wire.DecodeDissolveOrder(r.Order)
+		return err == nil && o.OldCluster == r.OldCluster
+	}},
 	{"remembered", func(r *Record) bool {
 		return !slices.ContainsFunc(r.Remembered, func(s string) bool { return !wire.ValidEndpoint(s) })
 	}},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pace-node/internal/wire"
 )
 
 const (
@@ -101,6 +103,10 @@ func checkRecordRows() error {
 		return Record{Format: 1, NodeID: zeroes, PublicKey: goodKey, Mode: "voter", Cluster: zeroes}
 	}
 	target := func() *Target { return &Target{Cluster: zeroes, Endpoint: "h:1", Keys: []string{goodKey}} }
+	other := strings.Repeat("1", 32)
+	order := func(old string) []byte {
+		return (&wire.DissolveOrder{OldCluster: old, Survivor: zeroes, LeaderID: "n", LeaderEndpoint: "h:1", Signer: "m"}).Append(nil)
+	}
 	cells := []struct {
 		field  string
 		change func(r *Record)
@@ -124,10 +130,21 @@ func checkRecordRows() error {
 		{"recovery", func(r *Record) { r.Mode, r.Recovery = "learner", &Recovery{Epoch: 1, From: FromLearner} }},
 		{"rejections", func(r *Record) { r.Rejections = []Rejection{{}} }},
 		{"revoked_in", func(r *Record) { r.RevokedIn = []string{"a\x00"} }},
+		{"old_cluster", func(r *Record) { r.OldCluster = other }},
+		{"old_cluster", func(r *Record) { r.Order = order(other) }},
+		{"old_cluster", func(r *Record) { r.Order, r.OldCluster = order(other), "a\x00" }},
+		{"order", func(r *Record) { r.Order, r.OldCluster = order(other)[1:], other }},
+		{"order", func(r *Record) { r.Order, r.OldCluster = append(order(other), 0), other }},
+		{"order", func(r *Record) { r.Order, r.OldCluster = order(zeroes), other }},
 		{"remembered", func(r *Record) { r.Remembered = []string{":1"} }},
 	}
 	if r := good(); r.check() != nil {
 		return r.check()
+	}
+	obeyed := good()
+	obeyed.Order, obeyed.OldCluster = order(other), other
+	if err := obeyed.check(); err != nil {
+		return err
 	}
 	pending := good()
 	pending.Mode, pending.Target = "pending", target()

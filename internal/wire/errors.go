@@ -36,30 +36,31 @@ type CodeRow struct {
 	Code  ErrorCode
 	Name  string // label of metrics and logs
 	Text  string // what NewError says when it is given no text
+	Hint  string // and what mends it, when it is given no hint
 	Retry bool   // the same ask may succeed later, unchanged
 }
 
 // Codes is the table of error codes. Where the text is an address, a revision
 // or an order, the default is empty: the sender gives it.
 var Codes = []CodeRow{
-	{CodeUnsupportedVersion, "unsupported-version", "this node does not speak that protocol version", false},
-	{CodeUnknownVerb, "unknown-verb", "this node does not know that verb", false},
-	{CodeMalformed, "malformed", "the request does not follow its format", false},
-	{CodeTooLarge, "too-large", "the request is larger than its verb allows", false},
-	{CodeNotLeader, "not-leader", "", true},
-	{CodeNotMember, "not-a-member", "this key is not in the fleet's roster", false},
-	{CodeRevoked, "revoked", "", false},
-	{CodeWaitingListFull, "waiting-list-full", "the waiting list is full", true},
-	{CodeSourceFull, "source-full", "too many machines of this network are waiting", true},
-	{CodeKeyMismatch, "key-mismatch", "the key is not that of this session", false},
-	{CodeBadSignature, "bad-signature", "the signature does not verify", false},
-	{CodeLeaseRefused, "lease-refused", "the lease was refused", false},
-	{CodeRosterNotApplied, "roster-not-applied", "this node has not yet applied the roster that the request is judged by", true},
-	{CodeRefusedByRule, "refused-by-rule", "a rule of the fleet refuses this", false},
-	{CodeBusy, "busy", "this node is busy with another change", true},
-	{CodeBehind, "behind", "this voter is behind: follow another", false},
-	{CodeNewerFormat, "newer-format", "the fleet uses a format that this version does not read", false},
-	{CodeDissolved, "dissolved", "", false},
+	{CodeUnsupportedVersion, "unsupported-version", "this node does not speak that protocol version", "bring this program and the node to the same version", false},
+	{CodeUnknownVerb, "unknown-verb", "this node does not know that verb", "bring this program and the node to the same version", false},
+	{CodeMalformed, "malformed", "the request does not follow its format", "bring this program and the node to the same version", false},
+	{CodeTooLarge, "too-large", "the request is larger than its verb allows", "ask for less at once", false},
+	{CodeNotLeader, "not-leader", "", "try again in a few seconds; pacectl fleet status shows the leader", true},
+	{CodeNotMember, "not-a-member", "this key is not in the fleet's roster", "this machine must be a member first: approve it on the leader, which shows it in pace-node --enroll-list", false},
+	{CodeRevoked, "revoked", "", "pace-node --reset-identity on that machine, then let it ask to join anew", false},
+	{CodeWaitingListFull, "waiting-list-full", "the waiting list is full", "decide the machines that wait: pace-node --enroll-list on the leader", true},
+	{CodeSourceFull, "source-full", "too many machines of this network are waiting", "decide the machines that wait, or let more of one network wait: pacectl fleet set enrollment.per-source=16", true},
+	{CodeKeyMismatch, "key-mismatch", "the key is not that of this session", "compare the key with what pace-node --print-identity prints on that machine: another one may answer in its place", false},
+	{CodeBadSignature, "bad-signature", "the signature does not verify", "compare the key with what pace-node --print-identity prints on that machine, and bring both machines to one version", false},
+	{CodeLeaseRefused, "lease-refused", "the lease was refused", "the leader asks again with a fresh lease; pacectl node on that machine shows which fleet and leader it knows", false},
+	{CodeRosterNotApplied, "roster-not-applied", "this node has not yet applied the roster that the request is judged by", "it is asked again in a few seconds; pacectl node on that machine shows whether it follows its fleet", true},
+	{CodeRefusedByRule, "refused-by-rule", "a rule of the fleet refuses this", "pacectl fleet status shows what stands against it", false},
+	{CodeBusy, "busy", "this node is busy with another change", "try again in a few seconds", true},
+	{CodeBehind, "behind", "this voter is behind: follow another", "another voter is asked; pacectl fleet status shows how far each has come", false},
+	{CodeNewerFormat, "newer-format", "the fleet uses a format that this version does not read", "upgrade this machine", false},
+	{CodeDissolved, "dissolved", "", "nothing to do: machines of the old fleet go there by themselves; pacectl node shows it", false},
 }
 
 // LookupCode returns the row of c.
@@ -86,11 +87,14 @@ type Error struct {
 	Text, Hint string // from another machine when decoded: Error escapes them
 }
 
-// NewError makes an error; an empty text is the code's own.
+// NewError makes an error; an empty text or hint is the code's own, so that none goes without what mends it.
 func NewError(code ErrorCode, text, hint string) *Error {
+	row, _ := LookupCode(code)
 	if text == "" {
-		row, _ := LookupCode(code)
 		text = row.Text
+	}
+	if hint == "" {
+		hint = row.Hint
 	}
 	return &Error{Code: code, Text: text, Hint: hint}
 }
@@ -152,7 +156,7 @@ func DecodeError(b []byte) (*Error, error) {
 // NewDissolvedError carries a signed order: its bytes, as unpadded base64url, are
 // the text.
 func NewDissolvedError(order *DissolveOrder) *Error {
-	return &Error{Code: CodeDissolved, Text: base64.RawURLEncoding.EncodeToString(order.Append(nil))}
+	return NewError(CodeDissolved, base64.RawURLEncoding.EncodeToString(order.Append(nil)), "")
 }
 
 // Order returns the order that a dissolved error carries, else ErrNoOrder. Its

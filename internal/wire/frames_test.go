@@ -76,13 +76,13 @@ func TestErrorText(t *testing.T) {
 		e    *Error
 		want string
 	}{
-		{NewError(CodeBusy, "", ""), "this node is busy with another change"},
+		{NewError(CodeBusy, "", ""), "this node is busy with another change; try again in a few seconds"},
 		{NewError(CodeRefusedByRule, "the only voter", "promote another first"), "the only voter; promote another first"},
-		{NewError(CodeNotLeader, "", ""), "not-leader"},
-		{NewError(CodeNotLeader, "a:6674", ""), "not the leader, which is at a:6674"},
+		{NewError(CodeNotLeader, "", ""), "not-leader; try again in a few seconds; pacectl fleet status shows the leader"},
+		{NewError(CodeNotLeader, "a:6674", ""), "not the leader, which is at a:6674; try again in a few seconds; pacectl fleet status shows the leader"},
 		{NewError(CodeRefusedByRule, "evil\x1b[31m\n", "h\x00"), `evil\x1b[31m\n; h\x00`},
 		{&Error{Code: 99}, "error-99"},
-		{NewDissolvedError(&sampleOrder), "this fleet was dissolved into another"},
+		{NewDissolvedError(&sampleOrder), "this fleet was dissolved into another; nothing to do: machines of the old fleet go there by themselves; pacectl node shows it"},
 	} {
 		var err error = c.e
 		if err.Error() != c.want {

@@ -118,7 +118,7 @@ func checkCodes() error {
 	for _, w := range codesWanted {
 		r, ok := LookupCode(ErrorCode(w.number))
 		if !ok || w.code != ErrorCode(w.number) || r.Code != w.code || r.Name != w.name || w.code.String() != w.name ||
-			r.Retry != w.retry || (NewError(w.code, "", "").Text != "") != w.text {
+			r.Retry != w.retry || (NewError(w.code, "", "").Text != "") != w.text || r.Hint == "" || NewError(w.code, "x", "").Hint != r.Hint {
 			return fmt.Errorf("code %d: %+v, want %+v", w.number, r, w)
 		}
 	}
@@ -139,6 +139,7 @@ func TestMutationCodes(t *testing.T) {
 		"code":  func(r *CodeRow) { r.Code += 100 },
 		"name":  func(r *CodeRow) { r.Name += "x" },
 		"retry": func(r *CodeRow) { r.Retry = !r.Retry },
+		"hint":  func(r *CodeRow) { r.Hint = "" },
 		"text": func(r *CodeRow) {
 			if r.Text == "" {
 				r.Text = "x"
