@@ -13,9 +13,10 @@ import (
 
 // Keys of the stable store: raft's, as raft spells them (raft.go), and our own.
 var (
-	keyTerm  = []byte("CurrentTerm")
-	keyVote  = []byte("LastVoteCand")
-	keyProbe = []byte("pace.probe")
+	keyTerm     = []byte("CurrentTerm")
+	keyVoteTerm = []byte("LastVoteTerm")
+	keyVote     = []byte("LastVoteCand")
+	keyProbe    = []byte("pace.probe")
 )
 
 const (
@@ -161,13 +162,19 @@ func (p *pointed) GetLog(index uint64, l *raft.Log) error {
 	return summing{p.BoltStore}.GetLog(index, l)
 }
 
+// Get implements raft.StableStore.
+func (p *pointed) Get(k []byte) ([]byte, error) { return summing{p.BoltStore}.Get(k) }
+
+// GetUint64 implements raft.StableStore.
+func (p *pointed) GetUint64(k []byte) (uint64, error) { return summing{p.BoltStore}.GetUint64(k) }
+
 // Set implements raft.StableStore. A vote that is not written is not given.
 func (p *pointed) Set(k, v []byte) error {
 	if bytes.Equal(k, keyVote) && bytes.Equal(v, p.self) && p.failedLately() {
 		return errUnwritable
 	}
 	p.point("consensus.term.before")
-	err := p.write("vote", func() error { return p.BoltStore.Set(k, v) })
+	err := p.write("vote", func() error { return summing{p.BoltStore}.Set(k, v) })
 	p.point("consensus.term.after")
 	return err
 }
@@ -184,12 +191,12 @@ func (p *pointed) SetUint64(k []byte, v uint64) error {
 	what := "vote"
 	if bytes.Equal(k, keyTerm) {
 		what = "term"
-		if have, err := p.BoltStore.GetUint64(k); err == nil && have == v {
+		if have, err := p.GetUint64(k); err == nil && have == v {
 			return nil
 		}
 	}
 	p.point("consensus.term.before")
-	err := p.write(what, func() error { return p.BoltStore.SetUint64(k, v) })
+	err := p.write(what, func() error { return summing{p.BoltStore}.SetUint64(k, v) })
 	if err != nil && what == "term" {
 		err = p.retry(k, v)
 	}
@@ -206,7 +213,7 @@ func (p *pointed) retry(k []byte, v uint64) error {
 			return nil // raft ends, and does nothing more that is written
 		case <-ticker.C:
 		}
-		if err := p.write("term", func() error { return p.BoltStore.SetUint64(k, v) }); err == nil {
+		if err := p.write("term", func() error { return summing{p.BoltStore}.SetUint64(k, v) }); err == nil {
 			return nil
 		}
 	}

@@ -64,7 +64,7 @@ func makeStore(cfg Config, path string) error {
 	conf.LocalID, conf.Logger = id, hclogOver(cfg.Logger)
 	if !cfg.Seat { // a seat's first configuration is its leader's
 		first := raft.Configuration{Servers: []raft.Server{{ID: id, Address: raft.ServerAddress(cfg.NodeID)}}}
-		err = raft.BootstrapCluster(conf, summing{store}, store, raft.NewDiscardSnapshotStore(), nil, first)
+		err = raft.BootstrapCluster(conf, summing{store}, summing{store}, raft.NewDiscardSnapshotStore(), nil, first)
 	}
 	if err := errors.Join(err, store.Close()); err != nil {
 		return fail(err)

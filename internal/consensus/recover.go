@@ -69,7 +69,7 @@ func (b Build) FromState(snapshot []byte) error {
 		if err := saved(snapshot).Persist(sink); err != nil {
 			return err
 		}
-		return s.store.SetUint64([]byte("CurrentTerm"), firstTerm)
+		return s.store.SetUint64(keyTerm, firstTerm)
 	}, nil)
 }
 
@@ -151,7 +151,7 @@ func (b *Build) build(fill func(*building) error, before func() error) (err erro
 	}
 	b.Point("consensus.recover.snapshot.before")
 	_, trans := raft.NewInmemTransport(raft.ServerAddress(b.NodeID))
-	s := &building{id: b.NodeID, store: store, trans: trans}
+	s := &building{id: b.NodeID, store: summing{store}, trans: trans}
 	if s.snaps, err = raft.NewFileSnapshotStoreWithLogger(b.Dir, snapshotsKept, hclogOver(b.Logger)); err == nil {
 		err = fill(s)
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 )
@@ -57,8 +58,15 @@ func readLog(path string) (first, last uint64, err error) {
 		return 0, 0, err
 	}
 	defer store.Close()
-	if _, err := store.GetUint64(keyTerm); err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		return 0, 0, err
+	if first, last, err = checkLog(summing{store}); err != nil {
+		return first, last, err
 	}
-	return checkLog(summing{store})
+	var end *raft.Log
+	if last > 0 {
+		end = &raft.Log{}
+		if err := store.GetLog(last, end); err != nil {
+			return first, last, err
+		}
+	}
+	return first, last, checkTerms(summing{store}, end)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -490,6 +491,10 @@ func (f *Follower) snapshot() error {
 		return wire.NewError(wire.CodeNotMember, "", "")
 	}
 	revision, b := f.s.snapshotFor(v, &m)
+	if len(b) > wire.MaxSnapshot { // the learner would take it in part, and then refuse it, again and again
+		return wire.NewError(wire.CodeTooLarge, fmt.Sprintf("the fleet's state takes %d bytes as a learner keeps it, and %d are the most that one takes", len(b), wire.MaxSnapshot),
+			"forget members that are gone (pacectl member list shows when each was heard), and shorten names and labels")
+	}
 	digest := sha256.Sum256(b)
 	count := max(1, (len(b)+wire.SnapshotChunkSize-1)/wire.SnapshotChunkSize)
 	for i := range count {

@@ -107,6 +107,11 @@ func (n *Node) Follow(ctx context.Context, p control.Peer, r wire.FollowRequest)
 		ended := make(chan struct{})
 		n.followers.Store(p.Session, ended)
 		err := f.Run(ctx, push)
+		if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.CodeTooLarge {
+			n.post(func(now time.Time) {
+				n.noise.say(now, "the fleet's state is too large to be sent", "to", m.ID, "error", control.Sentence(e.Error()))
+			})
+		}
 		n.followers.CompareAndDelete(p.Session, ended)
 		close(ended)
 		return err
