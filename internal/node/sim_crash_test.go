@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"pace-node/internal/formation"
-	"pace-node/internal/statedir"
 )
 
 // The moves of formation that take minutes, or several machines, are ended here at each point of their record; test/crash
@@ -81,14 +80,8 @@ func (c *crash) restart() *Node {
 	return c.s.boot(c.i)
 }
 
-// recordPoints are the points of a move that writes the record and nothing else.
-func recordPoints() []string {
-	points := []string{"node.move.record.before", "node.move.record.after"}
-	for _, step := range statedir.WriteSteps {
-		points = append(points, "statedir.record."+step)
-	}
-	return points
-}
+// recordPoints are those of a move that writes the record and nothing else at which what is on disk differs.
+var recordPoints = []string{"node.move.record.before", "statedir.record.write.after", "statedir.record.rename.after", "node.move.record.after"}
 
 // TestSimCrashInAMove: from each point of its record each of these moves is finished, or begins anew, at the next start.
 func TestSimCrashInAMove(t *testing.T) {
@@ -144,7 +137,7 @@ func TestSimCrashInAMove(t *testing.T) {
 			s.never(20*time.Second, "it asks whom it may not", func() bool { return b.Mode() != formation.Solitary })
 		}},
 	} {
-		for _, point := range recordPoints() {
+		for _, point := range recordPoints {
 			t.Run(c.on.String()+"/"+point, func(t *testing.T) {
 				simulate(t, 78, func(t *testing.T, s *sim) {
 					c.run(s, &crash{s: s, on: c.on, point: point})
