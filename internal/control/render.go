@@ -121,6 +121,8 @@ func viewText(v View) string {
 	switch {
 	case v.Leads:
 		s = "of the leader itself, current"
+	case v.AsOfMS < 1000 && v.LeaderSilentMS > 0: // its source answers, and nobody decides anything any more
+		s = fmt.Sprintf("of a %s's applied state, revision %d, as of %s ago", Word(v.Mode), v.Revision, span(v.LeaderSilentMS))
 	case v.AsOfMS < 1000:
 		s = fmt.Sprintf("of a %s's applied state, revision %d, current", Word(v.Mode), v.Revision)
 	default:

@@ -330,3 +330,21 @@ func TestHelpColumn(t *testing.T) {
 		t.Errorf("%q, want %q", l.String(), want)
 	}
 }
+
+// TestViewText: a picture is current only while somebody decides.
+func TestViewText(t *testing.T) {
+	for _, c := range []struct {
+		v    View
+		want string
+	}{
+		{View{Mode: "voter", Leads: true, Revision: 7}, "of the leader itself, current"},
+		{View{Mode: "voter", Revision: 7}, "of a voter's applied state, revision 7, current"},
+		{View{Mode: "voter", Revision: 7, LeaderSilentMS: 95_000}, "of a voter's applied state, revision 7, as of 1m35s ago, no leader is heard since 1m35s"},
+		{View{Mode: "learner", Revision: 7, AsOfMS: 400, LeaderSilentMS: 20_000}, "of a learner's applied state, revision 7, as of 20s ago, no leader is heard since 20s"},
+		{View{Mode: "learner", Revision: 7, AsOfMS: 40_000}, "of a learner's applied state, revision 7, as of 40s ago"},
+	} {
+		if got := viewText(c.v); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.v, got, c.want)
+		}
+	}
+}

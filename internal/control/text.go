@@ -15,6 +15,9 @@ const (
 	neverArrivedAfter = 10 * time.Minute
 )
 
+// Span is an elapsed time for a person: two units at most.
+func Span(d time.Duration) string { return span(d.Milliseconds()) }
+
 // span returns elapsed milliseconds for a person: two units at most.
 func span(ms int64) string {
 	if ms < 0 {

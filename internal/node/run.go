@@ -132,7 +132,7 @@ func (n *Node) beat(now time.Time) {
 		silent := n.leaderSilent()
 		n.board.Set(silent >= leaderSilence, "consensus-leader-silent", fmt.Sprintf("no leader was heard for %s", silent.Truncate(time.Second)))
 		offset, known := b.clockOffset(now)
-		n.board.Set(known && offset.Abs() > fleet.LeaseSlack, "clock-skewed", fmt.Sprintf("the leader's clock is %s ahead of this machine's", offset.Truncate(time.Second)))
+		n.board.Set(known && offset.Abs() > fleet.LeaseSlack, "clock-skewed", skewText(offset))
 	}
 	if err := n.body.writeErr(); err != nil {
 		n.board.Raise("consensus-store-unwritable", err.Error(), n.dir.Path())
@@ -313,6 +313,20 @@ func (n *Node) abort() {
 	if n.dir != nil {
 		n.dir.Close()
 	}
+}
+
+// skewText says how far the leader's clock is from this machine's, which of the two is ahead, in units that people read: a board
+// without a clock is half a century behind.
+func skewText(offset time.Duration) string {
+	const year = 365 * 24 * time.Hour
+	far, way := control.Span(offset.Abs()), "ahead of"
+	if offset.Abs() >= 2*year {
+		far = fmt.Sprintf("%d years", offset.Abs()/year)
+	}
+	if offset < 0 {
+		way = "behind"
+	}
+	return fmt.Sprintf("the leader's clock is %s %s this machine's", far, way)
 }
 
 // noiseEvery is how often a repeated line is said.
