@@ -27,6 +27,9 @@ const (
 	greetEvery = time.Second
 	// greetAgain is the least time between two dials of one member, or of one machine that speaks for this fleet elsewhere.
 	greetAgain = 30 * time.Second
+	// ledTwiceAfter is for how long a member that is no voter here must say that it leads before it is believed that two do:
+	// longer than an entry takes to everybody. It is proven anew once a minute.
+	ledTwiceAfter = 30 * time.Second
 	// acceptTimeout bounds the verb.
 	acceptTimeout = 30 * time.Second
 )
@@ -69,7 +72,11 @@ type elsewhere struct {
 	endpoint string // 0xFC; empty while none is known
 	epoch    uint64 // recovery epoch that it is in
 	member   bool   // the roster here holds its key
-	at       time.Time
+	// leads: it is a member here that is no voter, and it proved that it leads this fleet; since then it said so.
+	leads bool
+	since time.Time
+	same  bool // its last Hello said that it is in this machine's epoch
+	at    time.Time
 }
 
 // heardElsewhere is told of each Hello of a peer, in either direction: the recovery epoch that it is in. The loop's.
@@ -83,6 +90,10 @@ func (n *Node) heardElsewhere(now time.Time, key identity.PublicKey, h wire.Hell
 		return
 	}
 	m, member := v.ByKey(key)
+	if e, known := n.elsewheres[key]; known && e.leads {
+		e.same = h.Epoch == b.recoveryEpoch()
+		n.elsewheres[key] = e
+	}
 	if !member || h.Epoch <= b.recoveryEpoch() {
 		return // a stranger's word about epochs is nobody's; that it speaks for this fleet is told by its proof
 	}
@@ -129,8 +140,13 @@ func (n *Node) leadsElsewhere(now time.Time, e discovery.Event) {
 		return
 	}
 	if m.Role != fleet.RoleVoter && e.Summary.RaftEndpoint != "" {
-		// All voters that are known here may have given way to others meanwhile: to these it is as to strangers.
-		n.rememberElsewhere(now, e.Key, elsewhere{id: m.ID, endpoint: e.Summary.OwnEndpoint, at: now})
+		// All voters that are known here may have given way to others meanwhile: to these it is as to strangers. Or two
+		// machines lead the fleet in one epoch.
+		said := elsewhere{id: m.ID, endpoint: e.Summary.OwnEndpoint, leads: true, since: now, at: now}
+		if old := n.elsewheres[e.Key]; old.leads {
+			said.since, said.same = old.since, old.same
+		}
+		n.rememberElsewhere(now, e.Key, said)
 	}
 	n.askedEpoch[e.Key] = now
 	n.effect(func(ctx context.Context) { n.greet(ctx, e.Summary.OwnEndpoint, e.Key) })
@@ -140,8 +156,13 @@ func (n *Node) leadsElsewhere(now time.Time, e discovery.Event) {
 func (n *Node) greet(ctx context.Context, endpoint string, key identity.PublicKey) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := n.hub.Connect(ctx, endpoint, key, n.hello); err != nil {
+	s, err := n.hub.Connect(ctx, endpoint, key, n.hello)
+	if err != nil {
 		n.log.Debug("a member was not greeted", "endpoint", control.Word(endpoint), "error", err.Error())
+		return
+	}
+	if h, _, said := s.Hello(); said { // on a session that there was already too
+		n.post(func(now time.Time) { n.heardElsewhere(now, key, h, endpoint) })
 	}
 }
 
@@ -162,6 +183,18 @@ func (n *Node) greetMembers(now time.Time) {
 	}
 }
 
+// ledTwice reports whether a member that is no voter here leads this fleet in the very epoch in which this machine hears a leader
+// of its own: the fleet was recovered on two machines, or an old backup of it was restored beside a recovery. It must have
+// said so for a while: who has just been made a voter and chosen may be ahead of what is applied here. The loop's.
+func (n *Node) ledTwice(now time.Time, key identity.PublicKey) bool {
+	e := n.elsewheres[key]
+	if n.body == nil || !e.leads || !e.same || e.at.Sub(e.since) < ledTwiceAfter || n.leaderSilent() >= leaderSilence {
+		return false
+	}
+	m, member := n.body.view().ByKey(key)
+	return member && m.Role == fleet.RoleLearner && m.ID != n.leader().id
+}
+
 // showElsewhere raises what was heard of this fleet elsewhere, and forgets what was not heard again.
 func (n *Node) showElsewhere(now time.Time) {
 	b := n.body
@@ -176,7 +209,7 @@ func (n *Node) showElsewhere(now time.Time) {
 		switch {
 		case now.Sub(e.at) > seenFor, revoked, !n.inFleet(), e.member && (!member || e.epoch <= b.recoveryEpoch()), !e.member && member && m.Role == fleet.RoleVoter:
 			delete(n.elsewheres, key)
-		case e.member:
+		case e.member, n.ledTwice(now, key):
 			recovered = append(recovered, key)
 		}
 	}
@@ -190,7 +223,11 @@ func (n *Node) showElsewhere(now time.Time) {
 	var args []string
 	for _, key := range recovered {
 		e := n.elsewheres[key]
-		said = append(said, fmt.Sprintf("%s (key %s, at %s) speaks for this fleet in recovery epoch %d, and this machine is in %d", control.Word(e.id), key, control.Word(e.endpoint), e.epoch, b.recoveryEpoch()))
+		what := fmt.Sprintf("speaks for this fleet in recovery epoch %d, and this machine is in %d", e.epoch, b.recoveryEpoch())
+		if !e.member {
+			what = fmt.Sprintf("leads this fleet too, in the same recovery epoch %d: it was recovered twice, or an old backup was restored beside a recovery, and the two states go apart", b.recoveryEpoch())
+		}
+		said = append(said, fmt.Sprintf("%s (key %s, at %s) %s", control.Word(e.id), key, control.Word(e.endpoint), what))
 		if args == nil {
 			args = []string{key.String(), e.id}
 		}
@@ -224,6 +261,7 @@ type acceptOf struct {
 	own       bool // the key is this machine's
 	voter     bool // it is a voter of this machine's own state
 	silent    bool // no voter of it is heard
+	twice     bool // it leads this very epoch beside a leader that is heard here
 }
 
 // accept has this machine follow the voter of another recovery epoch, at its operator's word.
@@ -246,9 +284,10 @@ func (n *Node) accept(ctx context.Context, r wire.ClusterRequest) (wire.ClusterA
 			return
 		}
 		epoch, revision := b.position()
-		if b.cluster != of.cluster || fleet.ComparePosition(roster.Epoch, roster.Revision, epoch, revision) <= 0 {
+		// Of two states that went apart in one epoch neither is the newer: whoever types this says which one goes on.
+		if twin := of.twice && roster.Epoch == epoch; b.cluster != of.cluster || !twin && fleet.ComparePosition(roster.Epoch, roster.Revision, epoch, revision) <= 0 {
 			refused = wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("that machine's state is at revision %d of recovery epoch %d, and this one's at %d of %d: the older one accepts the newer", roster.Revision, roster.Epoch, revision, epoch),
-				"type pacectl fleet accept there, with the key that pacectl node prints here")
+				"type pacectl fleet accept there, with the key that pacectl node prints here; or go without this machine's state: pacectl fleet leave --force, and let it ask to join")
 			return
 		}
 		n.log.Warn("another recovery epoch is accepted", "key", of.key.String(), "epoch", roster.Epoch, "revision", roster.Revision)
@@ -293,7 +332,7 @@ func (n *Node) acceptable(ctx context.Context, r wire.ClusterRequest) (acceptOf,
 		v := b.view()
 		of.cluster = b.cluster
 		of.epoch, of.revision = b.position()
-		of.own, of.silent = key == n.key.Public(), n.leaderSilent() >= leaderSilence
+		of.own, of.silent, of.twice = key == n.key.Public(), n.leaderSilent() >= leaderSilence, n.ledTwice(now, key)
 		revoked, gone = v.Revoked(key)
 		if disagrees = !n.pin.Admits(b.cluster, key); disagrees { // formation refuses it too, and counts that
 			n.step(now, formation.Event{Kind: formation.EvTrigger, Trigger: formation.EpochAccepted, From: key})
@@ -356,7 +395,7 @@ func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byt
 		return refuse("that machine is in fleet "+control.Word(h.Cluster)+", and this one is in "+of.cluster, "to move this machine there: pacectl fleet leave, then let it ask to join")
 	case h.Epoch < of.epoch:
 		return refuse(fmt.Sprintf("that machine is in recovery epoch %d, and this one in %d: the older one accepts the newer", h.Epoch, of.epoch), "type pacectl fleet accept there, with the key that pacectl node prints here")
-	case h.Epoch == of.epoch && (of.voter || !of.silent):
+	case h.Epoch == of.epoch && !of.twice && (of.voter || !of.silent):
 		return refuse(fmt.Sprintf("that machine is in recovery epoch %d as this one is, so there is nothing to accept", h.Epoch), "pacectl fleet status shows whom this machine follows")
 	}
 	var nonce [32]byte

@@ -125,3 +125,42 @@ func TestSimBackupRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestSimBackupBesideARecovery: an old backup is restored after the fleet was recovered elsewhere. Both lead recovery epoch 1; each
+// says so, naming the other's key, and one follows the other at a person's word, whichever revision is higher.
+func TestSimBackupBesideARecovery(t *testing.T) {
+	simulate(t, 323, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent", "id=fleet-recovered-elsewhere", "id=fleet-unreachable"}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b, c := s.boot(1), s.boot(2)
+		s.joined(a, b)
+		s.joined(a, c)
+		backup := s.sealed(a)
+		s.halt(0)
+		time.Sleep(16 * time.Second)
+		_, err := typed(b, recoverRequest(b))
+		s.must(err)
+		_, err = typed(c, acceptRequest(b))
+		s.must(err)
+		s.want(time.Minute, "it follows the recovered fleet", func() bool { return follows(c, b) })
+		s.never(2*time.Minute, "a healthy fleet says that it is led twice", func() bool { return told(b) })
+		s.must(s.restore(5, backup))
+		e := s.boot(5)
+		s.want(time.Minute, "it leads the same epoch", func() bool { return e.isLeader() && e.View().Epoch() == 1 && b.isLeader() && b.View().Epoch() == 1 })
+		s.want(3*time.Minute, "both say so", func() bool { return told(b) && told(e) })
+		for n, other := range map[*Node]*Node{b: e, e: b} {
+			if detail, _ := condition(n, "fleet-recovered-elsewhere"); !strings.Contains(detail, other.Key().String()) || !strings.Contains(detail, "same recovery epoch 1") {
+				t.Errorf("%s says %q", n.name, detail)
+			}
+		}
+		for range 5 {
+			s.must(s.write(b, "9"))
+			s.must(s.write(b, "10"))
+		}
+		_, err = typed(b, acceptRequest(e)) // the lower revision goes on: a person says so
+		s.must(err)
+		s.want(time.Minute, "one leads, and the other follows it", func() bool { return follows(b, e) && e.isLeader() && e.View().Epoch() == 1 })
+		s.want(6*time.Minute, "neither says so any more", func() bool { return !told(b) && !told(e) })
+	})
+}
