@@ -89,6 +89,9 @@ func failed(stage queue.Stage, f *stepFailure) queue.Result {
 	if f.stopped {
 		return skipped
 	}
+	if f.repeat {
+		return queue.Result{Outcome: queue.OutcomeNotYet, Stage: stage, Error: f.text}
+	}
 	return queue.Result{Outcome: queue.OutcomeError, Stage: stage, Error: f.text, Permanent: f.permanent, Unreachable: f.unreachable}
 }
 

@@ -203,11 +203,52 @@ func TestWhoHasNotHeardOfTheElection(t *testing.T) {
 		if _, err := f.p.Reprovision(context.Background(), "aware"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(ProbeTimeout + time.Second)
+		time.Sleep(queue.NotYetMost - time.Second)
+		f.want("errors_total", "probe", 0)
+		time.Sleep(2*ProbeTimeout + queue.NotYetWait)
+		f.want("errors_total", "probe", 1)
 		if e := f.state("aware"); e.State != queue.StateBackingOff || e.Kind != queue.KindTransient || !strings.Contains(e.LastError, "not heard yet") {
 			t.Fatalf("%+v", e)
 		}
 	})
+}
+
+// TestASeatedVoterIsTriedSoon: a machine refuses for longer than a probe or a step lasts, as a voter does that was just seated
+// and hears its leader late. It is provisioned within two seconds of the end of that, and nothing counts as a failure.
+func TestASeatedVoterIsTriedSoon(t *testing.T) {
+	for _, at := range []string{"query", "inventory", "restart"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Config{Workers: 1, Default: trivial})
+				defer f.close()
+				row := step(queue.StageRestart)
+				refuses := min(20*time.Second, row.Timeout)
+				begun := time.Now()
+				f.add("a", func(m *machine) {
+					m.fail[at] = func(int) error {
+						if time.Since(begun) < refuses {
+							return wire.NewError(wire.CodeRosterNotApplied, "not heard yet", "")
+						}
+						return nil
+					}
+				})
+				f.p.Lead(true)
+				if at == "query" { // it answers no round either
+					time.Sleep(time.Second)
+					if _, err := f.p.Reprovision(context.Background(), "a"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.provisioned(1, refuses+queue.NotYetWait+time.Second)
+				for _, s := range queue.Stages {
+					f.want("errors_total", string(s), 0)
+				}
+				if r := f.records["a"]; r.Attempts != 0 || r.LastError != "" || len(r.Outcomes) != 2 {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
 }
 
 // TestOrderOfTheStart: the provisioner says that it is there, then it is paused with every metric at zero; leadership brings

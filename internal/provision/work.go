@@ -101,8 +101,7 @@ func (p *Provisioner) probed(now time.Time, r *run, a wire.QueryAnswer, err erro
 	case silent && !asksPatience(err):
 		res.Unreachable, res.Error = true, fmt.Sprintf("it did not answer within %s", waited)
 	case err != nil:
-		f := callFailure(err, "probe")
-		res.Unreachable, res.Permanent, res.Error = f.unreachable, f.permanent, f.text
+		res = failed(queue.StageProbe, callFailure(err, "probe"))
 	case p.clashes[id]:
 		res.Error = "two machines answer for its id, so neither is provisioned"
 	case a.ID != id:
@@ -143,7 +142,7 @@ func (p *Provisioner) work() {
 			return // there is to be one worker less, or the node stops
 		}
 		res, digest := p.cycle(r)
-		if res.Outcome == queue.OutcomeError && r.ctx.Err() != nil {
+		if (res.Outcome == queue.OutcomeError || res.Outcome == queue.OutcomeNotYet) && r.ctx.Err() != nil {
 			res = skipped // it was taken away, which is no failure of the machine
 		}
 		r.cancel()
@@ -167,6 +166,13 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 	res.BootID = r.bootID
 	if !p.deps.Queue.Finish(now, r.job, res) {
 		return // leadership or membership went meanwhile
+	}
+	if res.Outcome == queue.OutcomeNotYet {
+		if e, _ := p.deps.Queue.Entry(id); e.Attempt < r.job.Attempt {
+			p.log.Debug("machine refuses for now", "id", id, "stage", string(res.Stage), "error", res.Error)
+			return
+		}
+		res.Outcome = queue.OutcomeError // it did for too long
 	}
 	switch res.Outcome {
 	case queue.OutcomeSkipped, queue.OutcomeUnwanted:

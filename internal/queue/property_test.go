@@ -43,7 +43,7 @@ func TestInvariants(t *testing.T) {
 		id := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "h"})
 		boot := rapid.SampledFrom([]string{"", bootA, bootB})
 		outcome := rapid.SampledFrom([]Outcome{OutcomeError, OutcomeDeferred, OutcomeUpgraded, OutcomeSuccess, OutcomeShutdown,
-			OutcomeSkipped, OutcomeUnwanted})
+			OutcomeSkipped, OutcomeUnwanted, OutcomeNotYet})
 		held := func(t *rapid.T) (Job, bool) {
 			ids := make([]string, 0, len(w.running))
 			for _, x := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {

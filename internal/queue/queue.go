@@ -50,10 +50,11 @@ func (e *entry) empty() bool { return e.queued == 0 && e.running == 0 && e.held 
 type memory struct {
 	state     State
 	due       time.Time
-	failures  int // consecutive runs that failed; decides the wait
-	unconf    int // consecutive runs that ended well and were not confirmed
-	deferrals int // consecutive
-	attempts  int // since the last confirmation, failed or not
+	failures  int       // consecutive runs that failed; decides the wait
+	unconf    int       // consecutive runs that ended well and were not confirmed
+	deferrals int       // consecutive
+	notYet    time.Time // since when it refuses for now; zero: it does not
+	attempts  int       // since the last confirmation, failed or not
 	stage     Stage
 	lastError string
 	kind      ErrorKind

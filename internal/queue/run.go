@@ -134,6 +134,18 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 		q.rearm(now, j.ID)
 		return true
 	}
+	if row.Outcome == OutcomeNotYet {
+		if m.notYet.IsZero() {
+			m.notYet = now
+		}
+		if now.Sub(m.notYet) < NotYetMost {
+			q.refusedForNow(now, j.ID, m, row, r)
+			return true
+		}
+		r.Outcome = OutcomeError
+		row, _ = outcomeRow(r.Outcome)
+	}
+	m.notYet = time.Time{}
 	if row.Outcome == OutcomeUnwanted {
 		m.state, m.due = row.Next, time.Time{} // or it would come due again at once, for ever
 		q.leave(j.ID)
@@ -188,6 +200,20 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 	}
 	q.leave(j.ID)
 	return true
+}
+
+// refusedForNow has a machine tried again soon. It is no run: of what is kept only the reason shows, where there was none.
+func (q *Queue) refusedForNow(now time.Time, id string, m *memory, row OutcomeRow, r Result) {
+	m.state, m.stage = row.Next, knownStage(r.Stage)
+	if m.lastError == "" {
+		m.lastError = cut(r.Error)
+	}
+	wait := NotYetWait
+	if q.cfg.Rand != nil {
+		wait = time.Duration(float64(wait) * (1 - BackoffJitter*q.cfg.Rand()))
+	}
+	q.leave(id)
+	q.dueAt(m, id, now.Add(wait))
 }
 
 // failed records a failed run.

@@ -18,6 +18,11 @@ const (
 	BackoffMax = 10 * time.Minute
 	// BackoffJitter is the part by which a wait varies, to both sides, so that machines that failed together part.
 	BackoffJitter = 0.5
+	// NotYetWait is the longest wait after a refusal that is over by itself, with the same jitter downwards: a machine that has not
+	// heard yet who leads hears it by the next heartbeat.
+	NotYetWait = 2 * time.Second
+	// NotYetMost is for how long such refusals count as nothing: whoever has not heard of a leader after ten elections has a fault.
+	NotYetMost = 30 * time.Second
 	// RetryAfterMax bounds what a helper may ask for, so that a typing error does not lose a machine for ever.
 	RetryAfterMax = 7 * 24 * time.Hour
 	// MaxOverflow is how many refused machines are remembered to be tried first when there is room.
@@ -136,6 +141,7 @@ const (
 	OutcomeShutdown         // told to shut down
 	OutcomeSkipped          // nothing was begun: leadership gone, paused or stopping
 	OutcomeUnwanted         // nothing was begun: the machine no longer wants provisioning
+	OutcomeNotYet           // the machine refused for now, and changed nothing: no failure while NotYetMost lasts
 )
 
 // OutcomeRow is one row of Outcomes.
@@ -157,6 +163,7 @@ var Outcomes = []OutcomeRow{
 	{OutcomeShutdown, "shutdown", true, false, CountShutdowns, StateNone},
 	{OutcomeSkipped, "skipped", false, false, 0, StateNone},
 	{OutcomeUnwanted, "unwanted", false, false, 0, StateNone},
+	{OutcomeNotYet, "not_yet", false, false, 0, StateBackingOff},
 }
 
 func outcomeRow(o Outcome) (OutcomeRow, bool) {
