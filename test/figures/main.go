@@ -70,8 +70,8 @@ func run(ctx context.Context, o options) error {
 	}
 	defer os.RemoveAll(dir)
 
-	m := &measurer{options: o, root: root, dir: dir, began: time.Now(), figures: map[string]figure{}, limits: map[string][]float64{}}
-	wanted := map[string]bool{}
+	m := &measurer{options: o, root: root, dir: dir, began: time.Now(), wanted: map[string]bool{}, figures: map[string]figure{}, limits: map[string][]float64{}}
+	wanted := m.wanted
 	for _, r := range rows {
 		if only == nil || only.MatchString(r.id) {
 			wanted[r.id] = true
@@ -134,6 +134,7 @@ type measurer struct {
 	commit                string
 	loadBefore, loadAfter string
 	began                 time.Time
+	wanted                map[string]bool
 	figures               map[string]figure
 	limits                map[string][]float64 // nanoseconds, by id
 	failures              []error

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,9 +42,16 @@ func provisionQueue(ctx context.Context, m *measurer, _ group) error {
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context, *measurer, provisionSizes) error
+		rows    []string
 	}{
-		{"live machines", provisionLive}, {"machines on the disk", provisionDisk}, {"dead machines and the latency", provisionDead}, {"another leader", provisionFailover},
+		{"live machines", provisionLive, []string{"prov-helper", "prov-default", "prov-memory", "prov-cpu-leader", "prov-cpu-machines"}},
+		{"machines on the disk", provisionDisk, []string{"prov-disk"}},
+		{"dead machines and the latency", provisionDead, []string{"prov-dead", "prov-latency"}},
+		{"another leader", provisionFailover, []string{"prov-failover", "prov-failover-all"}},
 	} {
+		if !slices.ContainsFunc(part.rows, func(id string) bool { return m.wanted[id] }) {
+			continue
+		}
 		if err := part.measure(ctx, m, sizes); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
@@ -205,6 +213,9 @@ func provisionLive(ctx context.Context, m *measurer, sizes provisionSizes) error
 		id    string
 		flags []string
 	}{{"prov-helper", helper}, {"prov-helper", helper}, {"prov-default", byDefault}, {"prov-default", byDefault}} {
+		if run.id == "prov-default" && !m.wanted[run.id] {
+			break
+		}
 		if i > 0 { // the hold of the run before is in the leader's memory, and a machine asks at each of its starts
 			ms.stop()
 			if err := leader.again(ctx, run.flags); err != nil {
