@@ -105,7 +105,8 @@ func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAn
 			BootID: hex.EncodeToString(e.BootID[:]), Wants: true, Always: p.always[e.Node]})
 		if v == queue.HoldEnded {
 			delete(p.awaiting, e.Node)
-			p.log.Warn("machine started again within the hold; its configuration did not take", "id", e.Node)
+			last, _ := p.deps.Queue.Entry(e.Node)
+			p.log.Warn("machine started again within the hold", "id", e.Node, "stage", string(last.Stage), "error", last.LastError)
 			p.record(now, e.Node)
 		}
 		p.log.Debug("startup event", "id", e.Node, "verdict", v.String())

@@ -253,6 +253,18 @@ func TestRule5BootDuringTheHold(t *testing.T) {
 			t.Fatalf("due %s after the second, want 10s", e.Due.Sub(later))
 		}
 	})
+	t.Run("it was told to shut down", func(t *testing.T) {
+		q := leading(10)
+		add(t, q, t0, seen("a", t0), Admitted)
+		finish(t, q, t0, take(t, q, t0, "a"), Result{Outcome: OutcomeShutdown, Stage: StageShutdown, BootID: bootA})
+		add(t, q, now, event("a", now, bootB), HoldEnded)
+		e := state(t, q, "a", StateBackingOff)
+		if e.Stage != StageShutdown || e.LastError != "it was told to shut down, and was started again within the hold" || !e.Due.Equal(now.Add(5*time.Second)) ||
+			e.History[len(e.History)-1].Stage != StageShutdown {
+			t.Fatalf("%+v", e)
+		}
+		count(t, q, CountErrors, 1)
+	})
 	t.Run("mode always", func(t *testing.T) {
 		q := held()
 		s := event("a", now, bootB)

@@ -237,12 +237,15 @@ func (q *Queue) failed(now time.Time, id string, m *memory, row OutcomeRow, r Re
 // holdBroken ends a hold because the machine booted anew and still wants provisioning.
 func (q *Queue) holdBroken(now time.Time, id string, e *entry, bootID string) {
 	m := q.memory[id]
+	stage, text := StageConfirm, "it started again within the hold and still wants provisioning: its configuration did not take"
+	if !e.confirms {
+		stage, text = StageShutdown, "it was told to shut down, and was started again within the hold"
+	}
 	e.held, e.queued = 0, 0 // a waiting entry would run before its time
 	m.unconf++
-	m.state, m.stage, m.kind, m.bootID = StateBackingOff, StageConfirm, KindTransient, bootID
-	m.lastError = "it started again within the hold and still wants provisioning: its configuration did not take"
-	q.errors[StageConfirm]++
-	m.past(Past{At: now, Outcome: PastHoldEnded, Stage: StageConfirm, Error: m.lastError})
+	m.state, m.stage, m.kind, m.bootID, m.lastError = StateBackingOff, stage, KindTransient, bootID, text
+	q.errors[stage]++
+	m.past(Past{At: now, Outcome: PastHoldEnded, Stage: stage, Error: text})
 	q.dueAt(m, id, now.Add(q.backoff(m.unconf)))
 	q.leave(id)
 }
