@@ -70,7 +70,7 @@ func (r *Root) Apply(ctx context.Context) (said string, err error) {
 	}
 	in, err = r.take(ctx, p, q)
 	if err != nil {
-		return "", errors.Join(err, remove(p.staged), r.note(note{ID: q.ID, Refused: err.Error()}))
+		return "", errors.Join(err, remove(p.staged), r.note(note{ID: q.ID, Refused: err.Error(), Intent: r.undid()}))
 	}
 	if err := r.note(note{ID: q.ID, Intent: &in}); err != nil {
 		return r.back(ctx, p, in, "root's answer could not be written: "+err.Error())
@@ -80,6 +80,16 @@ func (r *Root) Apply(ctx context.Context) (said string, err error) {
 
 func (r *Root) note(n note) error {
 	return writeSealed(filepath.Join(r.Notes, answerFile), answerMagic, n, notesMode)
+}
+
+// undid is the roll-back that the last answer tells of, nil where it tells of none. A refusal of another request does not end
+// it: the service asks the answer which program it is not to ask for again.
+func (r *Root) undid() *Intent {
+	var last note
+	if err := readSealed(filepath.Join(r.Notes, answerFile), answerMagic, &last); err != nil || last.Intent == nil || last.Intent.Phase != PhaseRolledBack {
+		return nil
+	}
+	return last.Intent
 }
 
 // take verifies what the service staged by the key that root typed, while it is copied out of the service's reach, and

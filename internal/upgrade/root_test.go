@@ -296,6 +296,39 @@ func TestRootRefuses(t *testing.T) {
 	}
 }
 
+// TestARefusalEndsNoRollBack: root refuses a later request, and the service still knows what was rolled back before.
+func TestARefusalEndsNoRollBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPackaged(t)
+		p.service.onStart = func(s *service) { s.life = host.Life{Start: "old", Active: true} }
+		if said, rootErr, err := p.asked(t.Context(), p.root(), func(error) { p.service.is(host.Life{Start: "b", Down: true}) }); err != nil || rootErr != nil {
+			t.Fatalf("%q, %v, %v", said, rootErr, err)
+		}
+		before, ok := p.upgrader(nil).RolledBack()
+		if !ok {
+			t.Fatal("not rolled back")
+		}
+		for range 2 { // a refusal after a refusal neither
+			if err := writeSealed(filepath.Join(p.spool, requestFile), requestMagic, request{ID: "later", Version: "1.0", Program: p.program}, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.root().Apply(t.Context()); !errors.Is(err, ErrOlder) {
+				t.Fatalf("not refused: %v", err)
+			}
+			var a note
+			if err := readSealed(filepath.Join(p.notes, answerFile), answerMagic, &a); err != nil || a.ID != "later" || a.Refused == "" {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			if after, ok := p.upgrader(nil).RolledBack(); !ok || after != before {
+				t.Fatalf("%+v, %v; before %+v", after, ok, before)
+			}
+		}
+		if _, err := p.upgrader(nil).Upgrade(t.Context(), p.body()); !errors.Is(err, ErrRolledBack) {
+			t.Errorf("taken again: %v", err)
+		}
+	})
+}
+
 // TestRootIsSilent: without an answer the service says where to look.
 func TestRootIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
