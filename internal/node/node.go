@@ -86,9 +86,11 @@ type Node struct {
 	loopDone  chan struct{}
 	effects   sync.WaitGroup
 	serving0  sync.WaitGroup
-	records   serial // of the formation record
-	outcomes  keyed  // of provisioning, by machine
-	announces pacer  // of members, by id
+	records   serial   // of the formation record
+	outcomes  keyed    // of provisioning, by machine
+	says      keyed    // announcements of this machine, by session
+	toSay     sync.Map // sessions on which one waits its turn
+	announces pacer    // of members, by id
 	stopOnce  sync.Once
 	stopped   chan struct{}
 	failure   atomic.Pointer[error]
@@ -205,6 +207,7 @@ func Start(cfg Config) (n *Node, err error) {
 		elsewheres: map[identity.PublicKey]elsewhere{}, askedEpoch: map[identity.PublicKey]time.Time{}}
 	n.records.n = n
 	n.outcomes = keyed{lines: map[string]*serial{}, n: n}
+	n.says = keyed{lines: map[string]*serial{}, n: n}
 	n.noise.log = n.log
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.board = control.NewBoard(n.log)

@@ -109,20 +109,20 @@ func (n *Node) recordProvision(id string, p fleet.Provision) {
 	})
 }
 
+// recordAnnounce writes what this leader says of itself, after whatever it said before: whether that changes anything is asked
+// when its turn comes, for what was said a moment ago may not be committed yet.
 func (n *Node) recordAnnounce(id string, a wire.Announce) {
-	if m, ok := n.view.Load().Member(id); ok && !n.announceChanges(m, a) {
-		n.provisioner.Announce(id, a)
-		return
-	}
 	b := n.body
-	if !b.leads() {
-		return
-	}
-	n.effect(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
-		defer cancel()
-		if _, err := b.propose(ctx, fleet.Announce(id, a)); err != nil {
-			n.log.Debug("own announcement not recorded", "error", err.Error())
+	n.outcomes.put(id, func(ctx context.Context) {
+		if m, ok := b.view().Member(id); !ok || n.announceChanges(m, a) {
+			if !b.leads() {
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+			defer cancel()
+			if _, err := b.propose(ctx, fleet.Announce(id, a)); err != nil {
+				n.log.Debug("own announcement not recorded", "error", err.Error())
+			}
 		}
 		n.provisioner.Announce(id, a)
 	})

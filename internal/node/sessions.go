@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"pace-node/internal/control"
@@ -247,10 +248,16 @@ func (n *Node) voterSessions() []*netio.Session {
 	return out
 }
 
-// announceTo says it on one session.
+// announceTo says it on one session, after whatever is being said there: two at once might be committed in either order. One
+// that waits its turn says what is true by then, so there is never more than one.
 func (n *Node) announceTo(_ time.Time, s *netio.Session) {
-	a := n.announcement()
-	n.effect(func(ctx context.Context) {
+	if _, waits := n.toSay.LoadOrStore(s.ID(), true); waits {
+		n.tellStarts()
+		return
+	}
+	n.says.put(strconv.FormatUint(s.ID(), 10), func(ctx context.Context) {
+		n.toSay.Delete(s.ID())
+		a := n.announcement()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		b, err := json.Marshal(a)

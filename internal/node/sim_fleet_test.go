@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -336,5 +337,55 @@ func TestSimHealthyDay(t *testing.T) {
 				t.Errorf("%s was not provisioned: %+v", n.name, m.Provision)
 			}
 		}
+	})
+}
+
+// TestSimAnnouncementsKeepTheirOrder: what a machine says last of itself is what the fleet's state holds, however soon after
+// one another it is said, and however the state looked when the last was said.
+func TestSimAnnouncementsKeepTheirOrder(t *testing.T) {
+	simulate(t, 480, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		s.want(time.Minute, "it leads", a.isLeader)
+		own := func() string { m, _ := a.serving.Load().view().Member(a.id); return m.Version }
+		last := a.announcement()
+		for round := range 10 {
+			said, before := make(chan struct{}), a.serving.Load().view().Revision()
+			a.post(func(time.Time) {
+				for i := range 5 {
+					other := last
+					other.Version = fmt.Sprintf("%d.%d", round, i)
+					a.recordAnnounce(a.id, other)
+				}
+				a.recordAnnounce(a.id, last) // the state holds just this, before the others are committed
+				a.outcomes.put(a.id, func(context.Context) { close(said) })
+			})
+			<-said
+			if got := a.serving.Load().view().Revision(); got < before+6 {
+				t.Fatalf("round %d: %d entries, and six things were said", round, got-before)
+			}
+			if got := own(); got != last.Version {
+				t.Fatalf("round %d: the state holds version %q, and it said %q last", round, got, last.Version)
+			}
+		}
+		// A member says one at a time on a session, and what is true by then.
+		b := s.boot(1)
+		s.joined(a, b)
+		said := make(chan int)
+		b.post(func(now time.Time) {
+			for range 5 {
+				b.announce(now)
+			}
+			waiting := 0
+			b.toSay.Range(func(any, any) bool { waiting++; return true })
+			said <- waiting
+		})
+		if waiting := <-said; waiting > 1 {
+			t.Errorf("%d sessions have one to be said, and there is one voter", waiting)
+		}
+		s.want(time.Minute, "they are said", func() bool {
+			waiting := 0
+			b.toSay.Range(func(any, any) bool { waiting++; return true })
+			return waiting == 0
+		})
 	})
 }
