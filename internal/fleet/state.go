@@ -57,13 +57,14 @@ func (s *State) Apply(cmd []byte) (Result, error) {
 	next := *s.cur
 	next.revision++
 	next.format = max(next.format, c.V)
-	bare := next
 	ch := change{next: &next, cmd: &c}
 	r := ch.guard()
 	if r == nil {
 		r = lookupKind(c.Kind).apply(&ch)
 	}
 	if r != nil {
+		bare := *s.cur // what was half changed is dropped
+		bare.revision, bare.format = next.revision, next.format
 		s.cur = &bare
 		return Result{Revision: bare.revision, Err: r.text, Hint: r.hint}, nil
 	}

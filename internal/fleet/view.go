@@ -136,8 +136,17 @@ func (v *View) Members() iter.Seq[Member] {
 	}
 }
 
+// SameMembers reports whether another view is known to hold the same records of the same members, without looking at any: a
+// command that is about none leaves their list to the next view as it is. False says nothing.
+func (v *View) SameMembers(o *View) bool {
+	return len(v.members) == len(o.members) && (len(v.members) == 0 || &v.members[0] == &o.members[0])
+}
+
 // Gone returns the ids that an earlier view of the same fleet holds and this one does not.
 func (v *View) Gone(earlier *View) []string {
+	if v.SameMembers(earlier) {
+		return nil
+	}
 	var out []string
 	at := 0
 	for _, r := range earlier.members {

@@ -1,8 +1,11 @@
 package node
 
 import (
+	"reflect"
 	"testing"
 	"time"
+
+	"pace-node/internal/wire"
 )
 
 // The pages' numbers, written out by hand: a constant that moves away from them is seen here, whatever other tests wait for.
@@ -23,6 +26,32 @@ func TestNumbersOfThePages(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, c.got, c.want)
+		}
+	}
+}
+
+// TestSameSummary: a summary is another one whichever of its fields differs.
+func TestSameSummary(t *testing.T) {
+	full := wire.Summary{Cluster: "c", Members: []string{"a", "b"}, Total: 2}
+	if !sameSummary(full, wire.Summary{Cluster: "c", Members: []string{"a", "b"}, Total: 2}) {
+		t.Error("equal ones differ")
+	}
+	for i := range reflect.TypeFor[wire.Summary]().NumField() {
+		other := full
+		switch f := reflect.ValueOf(&other).Elem().Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("other")
+		case reflect.Uint64, reflect.Uint8:
+			f.SetUint(9)
+		case reflect.Slice:
+			f.Set(reflect.ValueOf([]string{"a", "c"}))
+		case reflect.Struct:
+			f.FieldByName("ID").SetString("other")
+		default:
+			t.Fatalf("field %d is of a kind that this test does not set", i)
+		}
+		if sameSummary(full, other) {
+			t.Errorf("field %s is not compared", reflect.TypeFor[wire.Summary]().Field(i).Name)
 		}
 	}
 }

@@ -117,16 +117,16 @@ func (n *Node) listed(v *fleet.View) (ids []string, total uint64) {
 			add(m.ID)
 		}
 	}
-	for m := range v.Members() {
-		if m.Role == fleet.RoleVoter {
-			add(m.ID)
-		}
-	}
-	for m := range v.Members() {
-		total++
+	for _, m := range v.Voters() {
 		add(m.ID)
 	}
-	return ids, total
+	for m := range v.Members() {
+		if len(ids) == maxListed {
+			break
+		}
+		add(m.ID)
+	}
+	return ids, uint64(v.Len())
 }
 
 // roster answers discovery's question from the applied state.
@@ -158,9 +158,11 @@ func (n *Node) roster(id string, key identity.PublicKey) discovery.RosterVerdict
 
 // refreshSelf tells discovery what this node says of itself now, where it has changed.
 func (n *Node) refreshSelf(now time.Time) {
-	s := n.summary()
-	n.self.Store(&s)
-	n.exchange.SetSelf(now, discovery.Self{Summary: s})
+	// Each machine that is provisioned is another state for every other, of which nothing is said on the segment.
+	if s, old := n.summary(), n.self.Load(); old == nil || !sameSummary(*old, s) {
+		n.self.Store(&s)
+		n.exchange.SetSelf(now, discovery.Self{Summary: s})
+	}
 	var kept []string
 	if own := n.form.Own(); own.Target != nil {
 		kept = append(kept, own.Target.Cluster)
@@ -169,6 +171,11 @@ func (n *Node) refreshSelf(now time.Time) {
 		kept = append(kept, n.pin.Cluster)
 	}
 	n.exchange.SetRetained(kept)
+}
+
+func sameSummary(a, b wire.Summary) bool {
+	return a.Cluster == b.Cluster && a.State == b.State && a.Created == b.Created && a.Leader == b.Leader && a.Pointer == b.Pointer && a.Node == b.Node &&
+		a.RaftEndpoint == b.RaftEndpoint && slices.Equal(a.Members, b.Members) && a.Total == b.Total && a.OwnEndpoint == b.OwnEndpoint
 }
 
 // readdress follows the machine's addresses: interfaces are listed again, off the loop, and what is advertised moves with
