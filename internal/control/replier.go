@@ -57,11 +57,23 @@ func (r *replier) write(status wire.Status, payload []byte) error {
 	return r.writeLocked(status, payload)
 }
 
+// frameBuffers are what frames are put together in. A voter pushes each entry to every member, a thousand times over.
+var frameBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// keptBuffer bounds those that are kept; a snapshot's is larger.
+const keptBuffer = 64 << 10
+
 func (r *replier) writeLocked(status wire.Status, payloads ...[]byte) error {
-	var frames []byte
+	buffer := frameBuffers.Get().(*[]byte)
+	frames := (*buffer)[:0]
 	for _, payload := range payloads {
 		frames = appendFrame(frames, status, payload)
 	}
+	defer func() {
+		if *buffer = frames; cap(frames) <= keptBuffer {
+			frameBuffers.Put(buffer)
+		}
+	}()
 	r.stream.SetWriteDeadline(time.Now().Add(answerTime))
 	if r.ctx.Err() != nil {
 		r.stream.SetWriteDeadline(time.Now().Add(lastWordTime))

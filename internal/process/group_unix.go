@@ -32,13 +32,14 @@ func drain(r *os.File, limit int, take func([]byte)) {
 	if err != nil {
 		return
 	}
-	chunk := make([]byte, 16<<10)
+	chunk := chunks.Get().(*[chunkSize]byte)
+	defer chunks.Put(chunk)
 	for total := 0; total <= limit; {
 		n := 0
 		var failed error
 		err := raw.Read(func(fd uintptr) bool {
 			for {
-				n, failed = syscall.Read(int(fd), chunk)
+				n, failed = syscall.Read(int(fd), chunk[:])
 				if !errors.Is(failed, syscall.EINTR) {
 					return true // also when there is nothing: waiting is what must not happen
 				}

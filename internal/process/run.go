@@ -131,9 +131,9 @@ func ExitText(err error) string {
 func Environment(own []string) []string {
 	out := make([]string, 0, len(own))
 	for _, kv := range own {
-		keep := true
+		keep, upper := true, strings.ToUpper(kv)
 		for _, prefix := range []string{"PACE_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY="} {
-			keep = keep && !strings.HasPrefix(strings.ToUpper(kv), prefix)
+			keep = keep && !strings.HasPrefix(upper, prefix)
 		}
 		if keep {
 			out = append(out, kv)
@@ -175,6 +175,11 @@ func (p *pipeSet) closeAll() {
 	}
 }
 
+// chunkSize is how much of a pipe is read at once. Four are needed a program, and hundreds of programs run within a second.
+const chunkSize = 16 << 10
+
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
+
 // collector reads one pipe: the first limit bytes, or the last ones.
 type collector struct {
 	r     *os.File
@@ -190,9 +195,10 @@ func collect(wg *sync.WaitGroup, r *os.File, limit int, tail bool, full chan<- s
 	c := &collector{r: r, limit: limit, tail: tail, full: full, done: make(chan struct{})}
 	wg.Go(func() {
 		defer close(c.done)
-		chunk := make([]byte, 16<<10)
+		chunk := chunks.Get().(*[chunkSize]byte)
+		defer chunks.Put(chunk)
 		for {
-			n, err := r.Read(chunk)
+			n, err := r.Read(chunk[:])
 			c.take(chunk[:n])
 			if err != nil {
 				return
