@@ -218,3 +218,38 @@ func TestSimAnotherLeaderFinishesSoon(t *testing.T) {
 		t.Logf("%s after the last one followed", took)
 	})
 }
+
+// TestSimAnotherLeaderActsInTime: another voter's queue runs within 5 s of the loss of the leader, and within a second where
+// that is stopped.
+func TestSimAnotherLeaderActsInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		goes   func(s *sim, stopped chan struct{})
+		within time.Duration
+	}{
+		"lost": {func(s *sim, stopped chan struct{}) { s.cut(between(0)); close(stopped) }, 5 * time.Second},
+		"stopped": {func(s *sim, stopped chan struct{}) {
+			a := s.nodes[0]
+			s.nodes[0] = nil
+			go func() { a.Stop(); close(stopped) }()
+		}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 481, func(t *testing.T, s *sim) {
+				a := s.voters(3, provisioning)
+				others := s.nodes[1:3]
+				acts := func(n *Node) bool { return s.metric(n, "pace_provision_paused") == 0 }
+				s.want(10*time.Second, "the first one provisions", func() bool {
+					return acts(a) && provisioned(a, a) && provisioned(others[0], a) && provisioned(others[1], a)
+				})
+				if acts(others[0]) || acts(others[1]) {
+					t.Error("the queue of a voter runs that does not lead")
+				}
+				stopped := make(chan struct{})
+				c.goes(s, stopped)
+				took := s.want(c.within, "another one provisions", func() bool { return acts(others[0]) || acts(others[1]) })
+				t.Logf("after %s", took)
+				<-stopped
+			})
+		})
+	}
+}

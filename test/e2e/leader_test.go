@@ -106,3 +106,41 @@ func others(but *node, all ...*node) (out []*node) {
 	}
 	return out
 }
+
+// TestLeaderWithoutAHelperHandsOver: of three voters the leader loses the helper that it alone was given, while the fleet's profile
+// gives the other two one. It parks nobody, one of those leads, and provisions with it; what is wrong with the first is shown there.
+func TestLeaderWithoutAHelperHandsOver(t *testing.T) {
+	t.Parallel()
+	own, ownFolder := helper(t, `printf '{"configuration":{"by":"its own"}}'`+"\n")
+	shared, _ := helper(t, `printf '{"configuration":{"by":"the profile"}}'`+"\n")
+	l := newLAN(t, 4)
+	a := l.hosts[0].start(t, "alder", "--provision-helper="+own)
+	nextSecond(t)
+	b := l.hosts[1].joined(t, a, "birch")
+	c := l.hosts[2].joined(t, a, "cedar")
+	b.promoted(a)
+	c.promoted(a)
+	d := l.hosts[3].joined(t, a, "dogwood")
+	d.configured("by", "its own")
+	a.provisioned(d)
+	if err := os.Remove(filepath.Join(ownFolder, "helper.sh")); err != nil {
+		t.Fatal(err)
+	}
+	// The workers make it another profile to the first one as well, which looks at what it has.
+	if out, err := a.pacectl("fleet", "set", `provision.profile={"provision-helper":"`+shared+`","provision-workers":"3"}`); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lead := leads(t, b, c)
+	a.shows("it lacks a helper", func(s nodeDoc) bool { return s.has("provisioning-helper-missing") && !s.View.Leads })
+	until(t, "the queue of the next leader takes a wish", func() (bool, string) {
+		out, err := lead.pacectl("queue", "reprovision", "dogwood")
+		return err == nil, out
+	})
+	d.configured("by", "the profile")
+	until(t, "it is confirmed", func() (bool, string) { s := lead.queued(d.id()); return strings.HasPrefix(s, "confirmed"), s })
+	for _, n := range []*node{a, b, c} {
+		if s := lead.queued(n.id()); strings.HasPrefix(s, "parked") {
+			t.Errorf("%s is parked: %s", n.name, s)
+		}
+	}
+}
