@@ -100,7 +100,9 @@ const queueLegend = `
   state is in memory where the row does not say otherwise, for no disk is shared by hundreds of machines, and the leader's on the disk.
   They have joined while the queue was paused. A rate is from an operator's ` + "`resume`" + `, which asks them all who wants provisioning, until
   the last confirmation is committed, with 32 workers. The processor times are of both processes over that time, whatever else they do; the
-  helper's own is in neither. Their sum is what the rate can be: two idle cores have 10 ms for each of 200 machines a second.
+  helper's own is in neither. Their sum is what the rate can be: two idle cores have 10 ms for each of 200 machines a second. What all cores could do
+  is that sum and a fork of this run, for as many cores as there are; the machines' part of it is work that 400 machines elsewhere would do themselves,
+  most of it following what became of the other 399, of which a slow run has more for each: what comes within a tenth of a second is followed together.
 - *the queue's process*: the most that it had resident (VmHWM), from its start and the joining of all machines on.
 - *dead*: members with a session, whose startup events are sent and that then never answer; the live ones are found among them by the round that
   ` + "`resume`" + ` begins, and by nothing else. Timed from the first event of the dead.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func provisionQueue(ctx context.Context, m *measurer, _ group) error {
 		measure func(context.Context, *measurer, provisionSizes) error
 		rows    []string
 	}{
-		{"live machines", provisionLive, []string{"prov-helper", "prov-default", "prov-memory", "prov-cpu-leader", "prov-cpu-machines"}},
+		{"live machines", provisionLive, []string{"prov-helper", "prov-default", "prov-memory", "prov-cpu-leader", "prov-cpu-machines", "prov-ceiling"}},
 		{"machines on the disk", provisionDisk, []string{"prov-disk"}},
 		{"dead machines and the latency", provisionDead, []string{"prov-dead", "prov-latency"}},
 		{"another leader", provisionFailover, []string{"prov-failover", "prov-failover-all"}},
@@ -176,8 +177,10 @@ func (m *measurer) rate(ctx context.Context, id string, leader *node, ms *machin
 	m.add(id, rate)
 	m.say("%s: %.0f a second", id, rate)
 	if id == "prov-helper" {
-		m.add("prov-cpu-leader", (after-theirs)/float64(count))
-		m.add("prov-cpu-machines", (ownCPU()-own)/float64(count))
+		lead, rest := (after-theirs)/float64(count), (ownCPU()-own)/float64(count)
+		m.add("prov-cpu-leader", lead)
+		m.add("prov-cpu-machines", rest)
+		m.add("prov-ceiling", float64(runtime.NumCPU())*float64(time.Second)/(lead+rest+median(m.limits["fork"])))
 	}
 	return nil
 }

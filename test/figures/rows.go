@@ -139,6 +139,7 @@ var rows = slices.Concat([]row{
 	{id: "prov-memory", name: "the same: peak memory of the queue's process", group: "provision", unit: bytes, goal: 60e6},
 	{id: "prov-cpu-leader", name: "the same: processor time of the queue's process a machine", group: "provision", goal: none},
 	{id: "prov-cpu-machines", name: "the same: processor time of the machines' process a machine", group: "provision", goal: none},
+	{id: "prov-ceiling", name: "the same: what all cores could do by those times and a fork for each", group: "provision", unit: perSecond, goal: none},
 	{id: "prov-disk", name: "100 live machines, their state on this machine's one disk: provisioned", group: "provision", unit: perSecond, goal: none, beside: "fsync", times: machineFsyncs},
 	{id: "prov-dead", name: "500 dead and 20 live machines, 4 workers: the last live one is provisioned", group: "provision", goal: ms(10_000)},
 	{id: "prov-latency", name: "startup event → provisioned, idle fleet, without the helper", group: "provision", goal: ms(150), beside: "fsync"},
