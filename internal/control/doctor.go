@@ -29,7 +29,7 @@ type DoctorFinding struct {
 // DoctorAsk is what a look at a machine may ask of its node, and how it tells that it goes on.
 type DoctorAsk struct {
 	Node     func(context.Context) (NodeStatus, error)
-	Cluster  func(context.Context) (ClusterStatus, error)
+	Facts    func(context.Context) (NodeFacts, error)
 	Progress func(text string) // "" ends it
 }
 
@@ -47,12 +47,10 @@ func (r *runner) doctor(ctx context.Context, args []string) (Printable, error) {
 	}
 	ask := DoctorAsk{
 		Node: func(ctx context.Context) (NodeStatus, error) {
-			d, err := status[NodeStatus](r, ctx, "node")
-			return d, err
+			return status[NodeStatus](r, ctx, "node")
 		},
-		Cluster: func(ctx context.Context) (ClusterStatus, error) {
-			d, err := status[ClusterStatus](r, ctx, "cluster")
-			return d, err
+		Facts: func(ctx context.Context) (NodeFacts, error) {
+			return status[NodeFacts](r, ctx, "doctor")
 		},
 		Progress: r.progress,
 	}

@@ -37,8 +37,8 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	exit, out, errs := doctored(t, false, func(ctx context.Context, host string, ask DoctorAsk) (DoctorReport, error) {
 		ask.Progress("nobody sees this: no terminal")
 		node, err := ask.Node(ctx)
-		cluster, err2 := ask.Cluster(ctx)
-		if err != nil || err2 != nil || node.NodeID == "" || cluster.Cluster == "" {
+		facts, err2 := ask.Facts(ctx)
+		if err != nil || err2 != nil || node.NodeID == "" || facts.BeaconsSent != 7 {
 			t.Errorf("%v, %v", err, err2)
 		}
 		return DoctorReport{Target: host, Verdict: "ok"}, nil

@@ -298,6 +298,47 @@ type NodeStatus struct {
 	Conditions []ConditionStatus `json:"conditions"`
 }
 
+// NodeFacts is the answer of Status "doctor", to this machine's own administrators: what the node has seen of its network.
+type NodeFacts struct {
+	V              int            `json:"v"`
+	BeaconsSent    uint64         `json:"beacons_sent"`
+	BeaconsHeard   uint64         `json:"beacons_heard"`
+	ChallengesSent uint64         `json:"challenges_sent"`
+	ProofsSent     uint64         `json:"proofs_sent"`
+	ProofsVerified uint64         `json:"proofs_verified"`
+	OtherVersions  uint64         `json:"other_versions"` // datagrams of another version of the wire
+	AtListener     uint64         `json:"at_listener"`    // datagrams that came to the shared port, its own among them
+	AtAnswering    uint64         `json:"at_answering"`   // that came to the answering port
+	Heard          []HeardFrom    `json:"heard"`          // by address
+	Foreign        []ForeignFleet `json:"foreign_fleets"` // proven ones, by id
+	Sessions       []SessionFacts `json:"sessions"`       // that said Hello
+	PinRefusals    uint64         `json:"pin_refusals"`   // ways into a fleet that the pin refused
+}
+
+// HeardFrom is an address that beacons of other machines come from.
+type HeardFrom struct {
+	Address string `json:"address"`
+	HeardMS int64  `json:"heard_ms"` // since the last one
+	Proven  bool   `json:"proven"`   // something from there was proven within 90 s
+}
+
+// ForeignFleet is another fleet that was proven on the segment.
+type ForeignFleet struct {
+	Cluster  string `json:"cluster"`
+	State    string `json:"state"`    // solitary, established, pending
+	Address  string `json:"address"`  // that it was heard from last
+	Admitted bool   `json:"admitted"` // no pin is set, or it admits this fleet
+}
+
+// SessionFacts is a session as this node sees it.
+type SessionFacts struct {
+	ID           string `json:"id"` // as it was said in Hello
+	Address      string `json:"address"`
+	Inbound      bool   `json:"inbound"`
+	ClockAheadMS int64  `json:"clock_ahead_ms"` // by how much the other clock is ahead; negative: behind
+	Seen         string `json:"seen,omitempty"` // of an outbound one: the address that the other end says it came from
+}
+
 // Asking is the fleet that a pending node asks.
 type Asking struct {
 	Cluster  string `json:"cluster"`

@@ -84,7 +84,7 @@ func flag1(name, arg string) config.VerbCall {
 func leaderNode() *fakeNode {
 	return &fakeNode{
 		access: wire.AccessAdministrator,
-		status: map[string]any{"node": exampleNode(), "cluster": exampleCluster(), "audit": AuditList{}, "conditions": ConditionList{}},
+		status: map[string]any{"node": exampleNode(), "cluster": exampleCluster(), "audit": AuditList{}, "conditions": ConditionList{}, "doctor": NodeFacts{BeaconsSent: 7}},
 		list: EnrollList{Rows: []EnrollRow{
 			{Decision: DecisionWaiting, ID: idA, Key: testKey, Name: "web1"}, {Decision: DecisionWaiting, ID: idB, Key: otherKey, Name: "web2"},
 		}},

@@ -11,6 +11,19 @@ var Checks = []Check{
 	{"state-directory", "who may change and read the state directory, whether it can be read, and whether it is still there", []string{"state-dir-lost", "formation-move-refused"}, judgeState},
 	{"disk", "the room on the disk of the state directory", []string{"state-dir-nearly-full", "consensus-store-unwritable"}, judgeDisk},
 	{"ports", "whether the endpoints can be bound, and who has them", []string{"admin-endpoint-off"}, judgePorts},
+	{"interfaces", "which interfaces carry beacons", []string{"discovery-no-interface"}, judgeInterfaces},
+	{"netmask", "whether this machine and the others take the same address for the segment's broadcast address", nil, judgeNetmask},
+	{"segment", "whether own beacons leave and others' arrive", nil, judgeSegment},
+	{"firewall", "whether what arrives reaches the node, and answers come back", []string{"peers-never-authenticated"}, judgeFirewall},
+	{"wire-version", "whether the machines of the segment speak one version of the discovery wire", []string{"wire-version-seen"}, judgeVersion},
+	{"clock", "this machine's clock against those of the machines that it is connected to", []string{"clock-skewed"}, judgeClock},
+	{"names", "whether DNS answers when it is asked for seeds", nil, judgeNames},
+	{"seeds", "whether each seed, typed or of DNS, answers", nil, judgeSeeds},
+	{"nat", "under which address other machines see this one", nil, judgeNAT},
+	{"pin", "whether --fleet-id admits a fleet that is heard", []string{"pin-disagrees"}, judgePin},
+	{"voters", "whether enough voters answer, and are enough", []string{"single-voter-fleet", "two-voter-fleet", "promotion-stalled", "consensus-leader-silent", "fleet-unreachable"}, judgeVoters},
+	{"provisioning", "whether machines are provisioned", []string{"provisioning-paused", "provisioning-helper-missing", "provisioning-failing"}, judgeProvisioning},
+	{"fleet", "everything else that the node reports of its fleet", nil, judgeFleet},
 }
 
 func judgeNode(f *Facts) []Finding {

@@ -109,7 +109,7 @@ func (c *Check) examine(f *Facts) []Finding {
 	var own []Finding
 	if f.Node != nil {
 		for _, raised := range f.Node.Conditions {
-			if slices.Contains(c.Conditions, raised.ID) {
+			if c.owns(raised.ID) {
 				own = append(own, Finding{Verdict: verdictOf(raised), Detail: raised.ID + ": " + raised.Detail, Remedy: raised.Remedy})
 			}
 		}
@@ -124,6 +124,17 @@ func (c *Check) examine(f *Facts) []Finding {
 		own[i].Check = c.Name
 	}
 	return own
+}
+
+// catchAll is the check that the conditions belong to which no other one names: a condition of a later version is not lost.
+const catchAll = "fleet"
+
+// owns reports whether a condition belongs to a check.
+func (c *Check) owns(id string) bool {
+	if c.Name != catchAll {
+		return slices.Contains(c.Conditions, id)
+	}
+	return !slices.ContainsFunc(Checks, func(o Check) bool { return slices.Contains(o.Conditions, id) })
 }
 
 func worst(all []Finding) Verdict {

@@ -279,6 +279,16 @@ func passVirtual(out []InterfaceChoice, rules InterfaceRules, defaultRoute strin
 	}
 }
 
+// IsVirtual reports whether an interface is named as those of containers and hypervisors are.
+func IsVirtual(name string) bool {
+	for _, v := range VirtualNames {
+		if glob(v.Glob, name) {
+			return true
+		}
+	}
+	return false
+}
+
 func anyUsed(out []InterfaceChoice, f func(*InterfaceChoice) bool) bool {
 	for i := range out {
 		if out[i].Pass == PassNot && f(&out[i]) {
@@ -291,6 +301,14 @@ func anyUsed(out []InterfaceChoice, f func(*InterfaceChoice) bool) bool {
 // routable: an address that another machine can dial without naming a zone.
 func routable(a netip.Addr) bool {
 	return a.IsValid() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && !a.IsLinkLocalUnicast() || a.Is4() && a.IsLinkLocalUnicast()
+}
+
+// BroadcastOf is the directed broadcast of an address's network, invalid for what has none.
+func BroadcastOf(p netip.Prefix) netip.Addr {
+	if !p.IsValid() || !p.Addr().Is4() || p.Bits() > 30 {
+		return netip.Addr{}
+	}
+	return broadcastOf(InterfaceAddr{Prefix: p})
 }
 
 // broadcastOf is the directed broadcast: the one set by hand if it lies inside the prefix, else the prefix's last.

@@ -65,6 +65,9 @@ func (n *Node) Hello(_ context.Context, p control.Peer, h wire.Hello) (wire.Hell
 		n.post(func(now time.Time) { n.greeted(now, p, h) })
 	}
 	own := n.ownHello()
+	if p.Addr.IsValid() {
+		own.Seen = p.Addr.Addr().Unmap().String()
+	}
 	if v := n.view.Load(); v != nil && n.member(p.Key) {
 		own.Revision = v.Revision()
 	}

@@ -146,6 +146,7 @@ type Node struct {
 	address     netip.Addr
 	choices     []netio.InterfaceChoice // of discovery, as last listed
 	versionSeen time.Time
+	arrived     [2]uint64 // datagrams by the socket that they came to, discovery.Socket
 	dirLooked   time.Time // when looking at the state directory began last
 	dirLooking  bool
 	unproven    unproven

@@ -26,6 +26,7 @@ func (n *Node) datagram(now time.Time, d netio.Received) {
 	if d.Answering {
 		on = discovery.SocketAnswering
 	}
+	n.arrived[on]++
 	n.exchanged(now, n.exchange.Handle(now, on, d.From, d.Local, d.Bytes))
 }
 

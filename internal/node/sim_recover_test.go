@@ -35,8 +35,10 @@ func TestSimRecoverByALearner(t *testing.T) {
 		s.refusedWith(err, "has a leader", a.id)
 		_, err = typed(a, recoverRequest(a))
 		s.refusedWith(err, "leads the fleet")
-		_, err = typed(d, recoverRequest(d))
-		s.refusedWith(err, "fleet of its own")
+		s.want(10*time.Second, "the forgotten one is a fleet of its own, and says so", func() bool {
+			_, err := typed(d, recoverRequest(d))
+			return err != nil && strings.Contains(err.Error(), "fleet of its own")
+		})
 
 		s.halt(0)
 		time.Sleep(5 * time.Second)

@@ -77,6 +77,15 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			return nil, err
 		}
 		return encode(out)
+	case "doctor":
+		if !p.Local {
+			return nil, wire.NewError(wire.CodeRefusedByRule, "what a machine has seen of its network is told to its own administrators", "type pacectl doctor there")
+		}
+		out, err := n.seen(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return encode(out)
 	case "stale":
 		out, err := n.staleMembers(ctx, r)
 		if err != nil {

@@ -65,6 +65,7 @@ var documents = []document{
 	doc[control.BackupPart]("backup-part", "A part of the state that a backup holds", "verb 18 Status `backup`, to this machine's own administrators"),
 	doc[control.StaleList]("stale-list", "Members that were silent for long", "verb 18 Status `stale`; `pacectl member stale --json`"),
 	doc[control.RecoverPreview]("recover-preview", "What a recovery would do", "verb 18 Status `recover`, to this machine's own administrators"),
+	doc[control.NodeFacts]("node-facts", "What a node has seen of its network", "verb 18 Status `doctor`, to this machine's own administrators"),
 	doc[control.DoctorReport]("doctor", "Doctor's report", "`pacectl doctor --json`, `pacectl doctor HOST --json`; the exit status is 1 where the verdict is `problem`"),
 	doc[control.Dashboard]("dashboard", "Address of the web page", "verb 18 Status `dashboard`, to this machine's own administrators; `pacectl dashboard --json`"),
 	doc[page.SessionDocument]("page-session", "Session of the web page", "`/api/v1/session` of `--admin-listen`"),
@@ -142,7 +143,7 @@ var fields = map[string]func(*Node){
 	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version, "control.RecoverPreview.V": version,
 	"control.Dashboard.V": version, "page.SessionDocument.V": version,
 
-	"control.DoctorReport.V": version, "control.DoctorReport.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String), "control.DoctorFinding.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String),
+	"control.DoctorReport.V": version, "control.NodeFacts.V": version, "control.DoctorReport.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String), "control.DoctorFinding.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String),
 
 	"control.View.Mode":                enum(formation.Modes, func(r formation.ModeRow) string { return r.Name }),
 	"control.NodeStatus.Mode":          enum(formation.Modes, func(r formation.ModeRow) string { return r.Name }),
@@ -157,7 +158,7 @@ var fields = map[string]func(*Node){
 	"control.SurfaceRow.Scope":         words(config.ScopeLoopback, config.ScopeSegment, config.ScopeNetwork),
 	"control.EnrollRow.Decision":       words(control.DecisionWaiting, control.DecisionApproved, control.DecisionAuto, control.DecisionRejected),
 	"wire.WorkRequest.Step":            words(wire.StepInventory, wire.StepConfigure, wire.StepRestart, wire.StepShutdown),
-	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit", "recover"),
+	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit", "recover", "doctor"),
 
 	"wire.RosterVoter.Key": pattern(keyPattern), "wire.RosterMember.Key": pattern(keyPattern), "control.Identity.PublicKey": pattern(keyPattern),
 	"control.NodeStatus.PublicKey": pattern(keyPattern), "control.MemberStatus.Key": pattern(keyPattern), "control.EnrollRow.Key": pattern(keyPattern),

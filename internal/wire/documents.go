@@ -24,6 +24,7 @@ type Hello struct {
 	ClockMS   int64     `json:"clock_ms"`           // Unix milliseconds
 	Epoch     uint64    `json:"epoch"`              // recovery epoch
 	Revision  uint64    `json:"revision,omitempty"` // of the state that is applied; told to members only
+	Seen      string    `json:"seen,omitempty"`     // in an answer: the address that the asker's session came from
 }
 
 // Announce is the request of Announce: what a member says of itself.

@@ -4,10 +4,17 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"pace-node/internal/wire"
 )
 
 // report is what `pacectl doctor --json` prints.
@@ -47,6 +54,20 @@ func (d report) finds(t *testing.T, verdict, check, detail, remedy string) {
 		}
 	}
 	t.Errorf("no %s of %s that says %q and %q:\n%s", verdict, check, detail, remedy, d.text)
+}
+
+// mends pastes the remedy of a finding into a shell of the node's machine, as root.
+func (d report) mends(n *node, check string) {
+	n.t.Helper()
+	for _, f := range d.Findings {
+		if f.Check == check && f.Remedy != "" {
+			if out, err := n.inside("sh", "-c", strings.TrimPrefix(f.Remedy, "sudo ")).CombinedOutput(); err != nil {
+				n.t.Fatalf("%s: %v: %s", f.Remedy, err, out)
+			}
+			return
+		}
+	}
+	n.t.Errorf("no remedy of %s:\n%s", check, d.text)
 }
 
 // of is the verdict of a check.
@@ -100,4 +121,232 @@ func TestDoctorDiskNearlyFull(t *testing.T) {
 	n.doctor().finds(t, "problem", "disk", "MiB of ", "df -h "+n.dir)
 	n.stop()
 	n.doctor().finds(t, "problem", "disk", "MiB of ", "df -h "+n.dir)
+}
+
+func TestDoctorNoEligibleInterface(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 1)
+	l.hosts[0].ip("addr", "flush", "dev", "eth0")
+	n := l.hosts[0].start(t, "alder")
+	n.doctor().finds(t, "problem", "interfaces", "discovery-no-interface", "--fleet-seed")
+	n.stop()
+	n.doctor().finds(t, "problem", "interfaces", "no network interface can carry a beacon", "--fleet-seed=HOST")
+}
+
+func TestDoctorContainerBridgeChosen(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 1)
+	h := l.hosts[0]
+	h.ip("addr", "flush", "dev", "eth0")
+	h.ip("link", "add", "docker0", "type", "bridge")
+	h.ip("addr", "add", "172.17.0.1/16", "brd", "+", "dev", "docker0")
+	h.ip("link", "set", "docker0", "up")
+	n := h.start(t, "alder")
+	n.doctor().finds(t, "problem", "interfaces", "docker0 172.17.0.1/16 alone, a bridge or adapter of containers", "--discovery-interface=eth0")
+}
+
+func TestDoctorWrongNetmask(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 2)
+	l.hosts[1].readdress("10.1.0.3/24")
+	a := l.hosts[0].start(t, "alder", metered)
+	b := l.hosts[1].start(t, "birch", metered)
+	d := b.doctor()
+	d.finds(t, "problem", "netmask", "a beacon of 10.1.0.2 went to 10.1.255.255, and this machine, as 10.1.0.3/24 on eth0", "sudo ip addr change 10.1.0.3/16 brd + dev eth0")
+	d.mends(b, "netmask")
+	l.hosts[1].ip("addr", "del", "10.1.0.3/24", "dev", "eth0")
+	proven(t, a, b)
+}
+
+func TestDoctorFirewallDropsAnswers(t *testing.T) { // field case P10
+	t.Parallel()
+	l := newLAN(t, 2)
+	l.hosts[0].nft(`table inet fw { chain in { type filter hook input priority 0; meta l4proto udp udp dport != 6681 drop; }; }`)
+	a := l.hosts[0].start(t, "alder", metered)
+	nextSecond(t)
+	b := l.hosts[1].start(t, "birch", metered)
+	d := a.doctor()
+	d.finds(t, "problem", "firewall", "this node's answering port, and none reached it: a firewall of this machine drops them", "sudo nft insert rule inet fw in udp dport ")
+	d.mends(a, "firewall")
+	proven(t, a, b)
+	if v := a.doctor().of("firewall"); v != "ok" {
+		t.Errorf("with the rule it is %s", v)
+	}
+}
+
+func TestDoctorFirewallDropsBeacons(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 2)
+	l.hosts[0].nft(`table inet fw { chain in { type filter hook input priority 0; policy drop; ct state established,related accept; iifname lo accept; }; }`)
+	a := l.hosts[0].start(t, "alder")
+	l.hosts[1].start(t, "birch")
+	a.doctor().finds(t, "problem", "firewall", "for UDP port 6681, and none reached the node", "sudo nft insert rule inet fw in udp dport 6681 accept")
+}
+
+func TestDoctorClientIsolation(t *testing.T) { // field case P09
+	t.Parallel()
+	l := newLAN(t, 2)
+	cmd := exec.Command("ip", "netns", "exec", l.name, "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(`table bridge ap { chain f { type filter hook forward priority 0; ether daddr ff:ff:ff:ff:ff:ff udp dport 6681 drop; }; }`)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
+	}
+	a := l.hosts[0].start(t, "alder", metered)
+	until(t, "it has sent beacons", func() (bool, string) {
+		return a.metrics().of(t, "pace_discovery_beacons_sent_total") >= 2, ""
+	})
+	a.doctor().finds(t, "warning", "segment", "none of another machine is heard", "--fleet-seed=HOST")
+	nextSecond(t)
+	b := l.hosts[1].start(t, "birch", "--fleet-seed="+l.hosts[0].addr.String())
+	b.approve(a)
+	b.inMode("learner", a)
+	a.doctor().finds(t, "warning", "segment", "10.1.0.3, of the same network, is connected", "--fleet-seed=HOST")
+}
+
+func TestDoctorClockSkew(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder")
+	nextSecond(t)
+	b := l.hosts[1].clockedNode(t, "birch", skew(3*time.Hour))
+	b.start()
+	b.ready()
+	b.approve(a)
+	b.inMode("learner", a)
+	b.skewed(true)
+	b.doctor().finds(t, "warning", "clock", "clock-skewed", "timedatectl")
+}
+
+func TestDoctorSeedThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 1)
+	n := l.hosts[0].start(t, "alder", "--fleet-seed=10.1.0.77")
+	n.doctor().finds(t, "problem", "seeds", "the seed 10.1.0.77:6674 [fleet-seed] does not answer", "pacectl doctor 10.1.0.77:6674")
+}
+
+func TestDoctorSRVWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 2)
+	h := l.hosts[0]
+	h.etc("resolv.conf", "search corp.test\nnameserver 10.1.0.3\noptions timeout:1 attempts:1\n")
+	n := h.start(t, "alder")
+	n.doctor().finds(t, "warning", "names", "DNS does not answer for _pace._tcp.corp.test", "--fleet-seed")
+	// It answers, and whom it names does not.
+	l.hosts[1].dnsmasq(t, "--srv-host=_pace._tcp.corp.test,host1.corp.test,6674", "--host-record=host1.corp.test,10.1.0.3")
+	d := n.doctor()
+	d.finds(t, "ok", "names", "_pace._tcp.corp.test", "")
+	d.finds(t, "problem", "seeds", "the seed host1.corp.test:6674 [srv] does not answer", "pacectl doctor host1.corp.test:6674")
+}
+
+func TestDoctorAnotherWireVersion(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder", metered)
+	old := []byte{wire.Magic, 2, byte(wire.KindBeacon), 0, 0, 0, 0}
+	l.hosts[1].in(func() {
+		c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.1.255.255:6681")))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		if _, err := c.Write(old); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "it is counted", func() (bool, string) {
+		return a.metrics().of(t, "pace_discovery_datagrams_refused_version_total") == 1, ""
+	})
+	a.doctor().finds(t, "warning", "wire-version", "10.1.0.3 speaks another version", "pacectl node")
+}
+
+func TestDoctorBehindNAT(t *testing.T) {
+	t.Parallel()
+	one, two := newLAN(t, 1), newLAN(t, 1)
+	r := newRouter(t, one, two)
+	r.nft(`table ip nat { chain post { type nat hook postrouting priority 100; oifname eth0 masquerade; }; }`)
+	a := one.hosts[0].start(t, "alder")
+	nextSecond(t)
+	b := two.hosts[0].start(t, "birch", "--fleet-seed="+one.hosts[0].addr.String())
+	b.approve(a)
+	b.inMode("learner", a)
+	b.doctor().finds(t, "warning", "nat", "10.1.0.2 sees it as 10.1.255.254, which is no address of its own", "--advertise=10.1.255.254:6674")
+	if v := a.doctor().of("nat"); v != "ok" {
+		t.Errorf("the machine that is reached: %s", v)
+	}
+}
+
+func TestDoctorPinAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder", metered)
+	nextSecond(t)
+	b := l.hosts[1].start(t, "birch", metered, "--fleet-id="+pinOf(fmt.Sprintf("%032x", 7), newKey(7).Public()))
+	proven(t, a, b)
+	b.doctor().finds(t, "problem", "pin", "the pin of --fleet-id admits none of the fleets that are heard here: "+a.clusterID(), "pacectl node")
+}
+
+func TestDoctorTwoVoters(t *testing.T) { // field case P28
+	t.Parallel()
+	l := newLAN(t, 2)
+	a := l.hosts[0].start(t, "alder")
+	nextSecond(t)
+	b := l.hosts[1].joined(t, a, "birch")
+	b.promoted(a)
+	a.shows("that two vote", func(d nodeDoc) bool { return d.has("two-voter-fleet") })
+	a.doctor().finds(t, "warning", "voters", "two-voter-fleet", "--cluster-admit=")
+	b.kill()
+	until(t, "the loss shows", func() (bool, string) {
+		d := a.doctor()
+		return d.of("voters") == "problem", d.text
+	})
+	a.doctor().finds(t, "problem", "voters", "1 of 2 voters answer, and 2 are needed", "pacectl fleet recover")
+}
+
+func TestDoctorAnotherMachine(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 3)
+	a := l.hosts[0].start(t, "alder", metered)
+	nextSecond(t)
+	b := l.hosts[1].joined(t, a, "birch")
+	d := b.doctor(l.hosts[0].addr.String())
+	if d.Verdict != "ok" {
+		t.Errorf("a machine that is well: %s", d.text)
+	}
+	d.finds(t, "ok", "identity", "it is "+a.id()+", named alder, of key "+a.key().Public().String(), "")
+	d.finds(t, "ok", "fleet", "it is in fleet "+a.clusterID()+" [established, 2 members], as this machine", "")
+	d.finds(t, "ok", "udp", "a beacon was answered", "")
+	d.finds(t, "ok", "consensus", "10.1.0.2:6680 takes a connection", "")
+	// Nothing came of it over there: no row, no fleet that is proven, no second machine of birch's key.
+	if w, err := a.waiting(); err != nil || len(w.Rows) != 1 {
+		t.Errorf("%v: %+v", err, w)
+	}
+	if s, err := a.status(); err != nil || s.has("identity-cloned") || s.has("foreign-fleet-visible") {
+		t.Errorf("%v: %+v", err, s)
+	}
+	// A firewall over there, then something that is no pace-node, then nobody.
+	l.hosts[0].nft(`table inet fw { chain in { type filter hook input priority 0; meta l4proto udp drop; tcp dport 6680 reject with tcp reset; }; }`)
+	d = b.doctor(l.hosts[0].addr.String())
+	d.finds(t, "notice", "udp", "was not answered", "pacectl doctor")
+	d.finds(t, "warning", "consensus", "10.1.0.2:6680 takes no connection: ", "pacectl doctor")
+	b.doctor(l.hosts[0].addr.String()+":6690").finds(t, "problem", "tcp", "tcp port 6690 takes no connection", "pacectl doctor") // its metrics are for itself alone
+	var stranger net.Listener
+	l.hosts[2].in(func() { stranger, _ = net.Listen("tcp4", "10.1.0.4:6674") })
+	if stranger == nil {
+		t.Fatal("no listener")
+	}
+	defer stranger.Close()
+	go func() {
+		for {
+			c, err := stranger.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, "220 mail.example ESMTP\r\n")
+			c.Close()
+		}
+	}()
+	b.doctor("10.1.0.4").finds(t, "problem", "identity", "does not speak as a pace-node does", "--print-surfaces")
+	b.doctor("10.1.0.77").finds(t, "problem", "tcp", "tcp port 6674 takes no connection", "pacectl doctor")
+	b.doctor("nobody.test").finds(t, "problem", "name", "no address is found", "pacectl doctor ADDRESS")
 }
