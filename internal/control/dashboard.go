@@ -38,3 +38,18 @@ func (r *runner) dashboard(ctx context.Context, _ []string) (Printable, error) {
 
 // AdminRefusals are why a request to --admin-listen is refused.
 var AdminRefusals = []string{"connections", "host", "origin", "method", "not-served", "path", "header", "body", "token", "tries", "session", "streams", "actions", "refused"}
+
+func (d *FollowList) finish() {
+	d.V = DocumentVersion
+	d.Links = orEmpty(d.Links)
+}
+
+// Text is a line a machine: its id, and whom it follows.
+func (d *FollowList) Text() string {
+	d.finish()
+	var l lines
+	for _, f := range d.Links {
+		l.words(Word(f.ID), "follows", Word(f.Follows))
+	}
+	return l.String()
+}

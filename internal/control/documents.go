@@ -481,6 +481,19 @@ type StaleMember struct {
 	NeverArrived bool   `json:"never_arrived,omitempty"` // it has not said Hello since its admission
 }
 
+// FollowList is the answer of Status "follows": who follows whom, as far as is known. It is what the web page draws.
+type FollowList struct {
+	V     int          `json:"v"`
+	View  View         `json:"view"`
+	Links []FollowLink `json:"links"` // by id; a machine that follows nobody, or of which nobody said so, is in none
+}
+
+// FollowLink is one machine and the voter whose log it follows; a voter follows the leader.
+type FollowLink struct {
+	ID      string `json:"id"`
+	Follows string `json:"follows"`
+}
+
 // MemberList is what `pacectl member list` prints.
 type MemberList struct {
 	V       int            `json:"v"`

@@ -56,7 +56,7 @@ func (n *Node) dashboard() (control.Dashboard, error) {
 
 // hostToDial is what this machine is reached by: where its peers dial it, else its name where that can be typed.
 func (n *Node) hostToDial() string {
-	if host, _, err := net.SplitHostPort(n.fcEndpoint()); err == nil {
+	if host, _, err := net.SplitHostPort(n.fcEndpoint()); err == nil && !n.cfg.Settings.DiscoveryLoopback {
 		return host
 	}
 	if control.Pasteable(n.cfg.HostName) {

@@ -169,6 +169,7 @@ type Node struct {
 	// Read by any goroutine.
 	raftPorts    raftPorts
 	followers    sync.Map // *netio.Session → chan struct{}, closed when its Follow has ended
+	followed     followersElsewhere
 	view         atomic.Pointer[fleet.View]
 	serving      atomic.Pointer[body]
 	mode         atomic.Pointer[formation.Mode]

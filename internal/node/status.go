@@ -101,6 +101,8 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			return nil, err
 		}
 		return encode(out)
+	case "follows":
+		return encode(n.follows(ctx, p))
 	case "dashboard":
 		if !p.Local {
 			return nil, wire.NewError(wire.CodeRefusedByRule, "a web page is opened by its own machine's administrators", "type pacectl dashboard there")

@@ -67,6 +67,7 @@ var documents = []document{
 	doc[control.RecoverPreview]("recover-preview", "What a recovery would do", "verb 18 Status `recover`, to this machine's own administrators"),
 	doc[control.NodeFacts]("node-facts", "What a node has seen of its network", "verb 18 Status `doctor`, to this machine's own administrators"),
 	doc[control.DoctorReport]("doctor", "Doctor's report", "`pacectl doctor --json`, `pacectl doctor HOST --json`; the exit status is 1 where the verdict is `problem`"),
+	doc[control.FollowList]("follow-list", "Who follows whom", "verb 18 Status `follows`; `/api/v1/follows` of `--admin-listen`"),
 	doc[control.Dashboard]("dashboard", "Address of the web page", "verb 18 Status `dashboard`, to this machine's own administrators; `pacectl dashboard --json`"),
 	doc[page.SessionDocument]("page-session", "Session of the web page", "`/api/v1/session` of `--admin-listen`"),
 	doc[control.AuditList]("audit-list", "Audit", "verb 18 Status `audit`; `pacectl audit --json`"),
@@ -141,7 +142,7 @@ var fields = map[string]func(*Node){
 	"control.AuditList.V": version, "control.EnrollList.V": version, "control.MemberList.V": version, "control.MemberShow.V": version,
 	"control.QueueList.V": version, "control.QueueShow.V": version, "control.HelperRun.V": version, "control.Done.V": version,
 	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version, "control.RecoverPreview.V": version,
-	"control.Dashboard.V": version, "page.SessionDocument.V": version,
+	"control.Dashboard.V": version, "control.FollowList.V": version, "page.SessionDocument.V": version,
 
 	"control.DoctorReport.V": version, "control.NodeFacts.V": version, "control.DoctorReport.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String), "control.DoctorFinding.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String),
 

@@ -40,6 +40,9 @@ var documents = []docKind{
 		d, err := askJSON[control.QueueList](ctx, p, wire.VerbQueue, req, func() ([]byte, error) { return p.cfg.Backend.Queue(ctx, local, req) })
 		return &d, err
 	}},
+	{"follows", "links", []string{"id"}, func(ctx context.Context, p *Page) (control.Printable, error) {
+		return statusOf[control.FollowList](ctx, p, "follows")
+	}},
 	{"audit", "entries", []string{"revision", "did", "what", "by"}, func(ctx context.Context, p *Page) (control.Printable, error) {
 		d, err := statusOf[control.AuditList](ctx, p, "audit")
 		if a, ok := d.(*control.AuditList); ok && len(a.Entries) > auditMost {

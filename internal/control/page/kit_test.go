@@ -20,7 +20,7 @@ import (
 
 const (
 	idA  = "0123456789abcdef0123456789abcdef"
-	keyA = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	keyA = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 )
 
 // fakeNode is a backend that answers with what it is given and keeps what it was asked.
@@ -72,6 +72,8 @@ func (f *fakeNode) Status(_ context.Context, p control.Peer, r wire.StatusReques
 		return json.Marshal(control.NodeStatus{V: 1, Name: "alder"})
 	case "cluster":
 		return json.Marshal(f.fleet)
+	case "follows":
+		return json.Marshal(control.FollowList{V: 1})
 	case "audit":
 		return json.Marshal(f.audit)
 	}

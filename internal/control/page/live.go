@@ -173,7 +173,7 @@ func (l *live) publish(run int64, state, change []byte) {
 	}
 	l.tick++
 	if first {
-		l.kept = nil // what came before is the whole
+		l.kept, l.bytes = nil, 0 // what came before is the whole
 	} else {
 		l.kept = append(l.kept, tick{l.tick, change})
 		l.bytes += len(change)

@@ -271,7 +271,8 @@
     const voters = members.filter((m) => m.role === 'voter').sort((a, b) => (a.id < b.id ? -1 : 1));
     const others = members.filter((m) => m.role !== 'voter').sort((a, b) => (a.id < b.id ? -1 : 1));
     const leader = f.leader ? f.leader.id : '';
-    const text = JSON.stringify([leader, members.map((m) => [m.id, m.role, m.name, m.follows, m.heard_ms === 0])]);
+    const follows = new Map(rows('follows').map((l) => [l.row.id, l.row.follows]));
+    const text = JSON.stringify([leader, members.map((m) => [m.id, m.role, m.name, follows.get(m.id), m.heard_ms === 0])]);
     if (box.dataset.shows === text) return;
     box.dataset.shows = text;
     const width = 640, height = 360, cx = width / 2, cy = height / 2;
@@ -283,8 +284,8 @@
     inner.forEach((m, i) => { const a = 2 * Math.PI * i / inner.length - Math.PI / 2; at.set(m.id, [cx + 95 * Math.cos(a), cy + 75 * Math.sin(a)]); });
     others.forEach((m, i) => { const a = 2 * Math.PI * (i + 0.5) / others.length - Math.PI / 2; at.set(m.id, [cx + 270 * Math.cos(a), cy + 150 * Math.sin(a)]); });
     const line = (from, to, kind) => { if (at.has(from) && at.has(to)) { const [x1, y1] = at.get(from), [x2, y2] = at.get(to); picture.append(svg('line', { x1, y1, x2, y2, class: kind })); } };
-    for (const m of inner) line(m.id, leader, 'vote');
-    for (const m of others) if (m.follows) line(m.id, m.follows, 'follow');
+    for (const m of inner) if (follows.get(m.id) === leader) line(m.id, leader, 'vote');
+    for (const m of others) if (follows.has(m.id)) line(m.id, follows.get(m.id), 'follow');
     const many = members.length > 60;
     for (const m of [...others, ...voters]) {
       const [x, y] = at.get(m.id);
