@@ -372,6 +372,17 @@ func (c *Consensus) LastContact() time.Duration {
 	return time.Since(c.opened)
 }
 
+// Heard is when the leader was last heard since this was opened, now where this one leads; ok is false before that.
+func (c *Consensus) Heard() (at time.Time, ok bool) {
+	if c.IsLeader() {
+		return time.Now(), true
+	}
+	if at := c.raft.LastContact(); at.After(c.opened) {
+		return at, true
+	}
+	return time.Time{}, false
+}
+
 // Snapshot writes the state and shortens the log.
 func (c *Consensus) Snapshot() error {
 	err := c.raft.Snapshot().Error()

@@ -47,6 +47,7 @@ type runner struct {
 	whole    bool                 // the next request asks for a snapshot
 	failures int
 	begun    bool
+	saying   saying
 }
 
 // round waits, dials one voter and follows it to the end.
@@ -62,6 +63,7 @@ func (r *runner) round(ctx context.Context) error {
 	if err := sleep(ctx, wait); err != nil {
 		return err
 	}
+	r.saying.tell(r.l.cfg.Logger, time.Now())
 	voter, ok := r.next()
 	if !ok {
 		r.failures++
@@ -137,7 +139,7 @@ func (r *runner) judge(ctx context.Context, voter fleet.Member, s *session, err 
 		st.Following, st.Failures, st.LastError = "", r.failures, text
 	})
 	if ctx.Err() == nil && r.failures == 1 {
-		l.cfg.Logger.Info("no longer following a voter", "voter", voter.ID, "why", text)
+		r.saying.change(l.cfg.Logger, time.Now(), voter.ID, false, text)
 	}
 }
 

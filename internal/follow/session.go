@@ -147,8 +147,9 @@ func (s *session) take(p received) error {
 		if s.r.last != "" && s.r.last != s.voter.ID {
 			s.l.switches.Add(1)
 		}
-		s.l.cfg.Logger.Info("following a voter", "voter", s.voter.ID)
+		s.r.saying.change(s.l.cfg.Logger, now, s.voter.ID, true, "")
 	}
+	s.r.saying.tell(s.l.cfg.Logger, now)
 	switch kind {
 	case wire.PushHeartbeat:
 		return s.heartbeat(p.bytes, now)

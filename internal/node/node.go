@@ -165,6 +165,7 @@ type Node struct {
 	queuePaused string                           // why the queue has nothing to provision with, empty otherwise
 	noise       noise
 	alerts      alerts
+	unheard     unheard
 
 	// Read by any goroutine.
 	raftPorts    raftPorts
@@ -259,6 +260,7 @@ func (n *Node) openState() error {
 	n.rec = n.dir.Record()
 	n.id = n.rec.NodeID
 	n.showDissolved(n.rec)
+	n.openUnheard(n.dir.Path())
 	n.name = cmp.Or(n.cfg.Settings.Name, n.cfg.HostName, n.id)
 	// A crash may have come between a record and the stores' move.
 	if n.rec, err = n.takeStores(n.rec); err != nil {

@@ -29,13 +29,14 @@ func (n *Node) reachFleet(now time.Time) {
 		n.board.Clear("fleet-unreachable")
 		return
 	}
-	if n.reached.Before(b.began) {
-		n.reached = b.began
+	switch {
+	case n.unheard.in == nil: // the first look of this start
+		n.reached = b.began.Add(-n.unheard.before(b.cluster))
+	case n.unheard.in != b:
+		n.reached = later(n.reached, b.began)
 	}
-	silent := n.leaderSilent()
-	if at := now.Add(-silent); at.After(n.reached) {
-		n.reached = at
-	}
+	n.unheard.in = b
+	n.reached = later(n.reached, b.voterHeard(now))
 	for _, m := range b.view().Voters() {
 		if m.ID == n.id {
 			continue
@@ -45,7 +46,8 @@ func (n *Node) reachFleet(now time.Time) {
 		}
 	}
 	alone := now.Sub(n.reached)
-	if keys, where := n.strangers(); len(keys) > 0 && silent >= leaderSilence {
+	n.keepUnheard(b.cluster, alone)
+	if keys, where := n.strangers(); len(keys) > 0 && n.leaderSilent() >= leaderSilence {
 		n.board.Raise("fleet-unreachable", fmt.Sprintf("this fleet, %s, is led under keys that its roster here does not hold as a voter's: %s; none of the voters that it holds is heard", control.Word(b.cluster), where), keys[0].String())
 		return
 	}

@@ -71,13 +71,18 @@ type story struct {
 	mu     sync.Mutex
 	lines  []string
 	alarms []string
+	marks  map[string]mark // of conditions, by id
 }
+
+// mark is what the log said of one condition.
+type mark struct{ raised, cleared bool }
 
 func (s *story) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := strings.TrimRight(string(b), "\n")
 	s.lines = append(s.lines, line)
+	s.note(line)
 	if alarming(line) {
 		s.alarms = append(s.alarms, line)
 	}
@@ -85,6 +90,13 @@ func (s *story) Write(b []byte) (int, error) {
 		s.lines = s.lines[2000:]
 	}
 	return len(b), nil
+}
+
+// all are the lines that are kept.
+func (s *story) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
 }
 
 func (s *story) tell(t *testing.T, last int) {
@@ -136,6 +148,7 @@ func (s *sim) start(i int) *Node {
 
 func (s *sim) stop() {
 	if s.healthy && !s.t.Failed() {
+		s.checkProofs()
 		for _, n := range s.nodes {
 			if n != nil && n.ask(context.Background(), func(time.Time) {}) == nil {
 				s.checkIgnored(n)

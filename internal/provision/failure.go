@@ -72,10 +72,13 @@ func (f *Failure) Permanent() bool {
 
 func fail(r Reason, text string) *Failure { return &Failure{Reason: r, Text: text} }
 
+const withheldRest = " … (the rest may hold passwords and keys, and is withheld)"
+
 // quote escapes text that came from elsewhere.
 func quote(s string) string { return strconv.Quote(s) }
 
-// shown is the beginning of a bad answer as an error may show it.
+// shown is the beginning of a bad answer as an error may show it: what a helper printed before the document. The document
+// itself holds whatever a configuration holds, and an error goes into logs and into the state of every voter.
 func shown(b []byte) string {
 	more := ""
 	if len(b) > MaxShown {
@@ -86,11 +89,15 @@ func shown(b []byte) string {
 		b, more = b[:n], " …"
 	}
 	text := string(b)
-	// A good answer cut in two must not put its key into a log.
-	for _, mark := range []string{"-----BEGIN", `"key"`, "'key'"} {
-		if i := strings.Index(text, mark); i >= 0 {
-			text, more = text[:i], " … (the rest may hold a key and is withheld)"
+	if i := strings.Index(text, "-----BEGIN"); i >= 0 {
+		text, more = text[:i], withheldRest
+	}
+	if i := strings.IndexAny(text, `{["'`); i >= 0 && i+1 < len(text) {
+		end := i + 1
+		if colon := strings.IndexByte(text[i:], ':'); text[i] == '{' && colon > 0 {
+			end = i + colon // the name of its first key
 		}
+		text, more = text[:end], withheldRest
 	}
 	return quote(text) + more
 }
