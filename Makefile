@@ -13,12 +13,12 @@ PLATFORMS    := linux-amd64 linux-arm64 windows-amd64 windows-arm64 darwin-amd64
 RUN          := go run ./test/runner
 STATICCHECK  := build/tools/staticcheck
 
-.PHONY: help build $(PLATFORMS) test race lint vet e2e demo demo-check bench bench-provision sim sim-nodes fuzz figures docs clean vuln packages package-windows package-macos lint-packages test-packages
+.PHONY: help build $(PLATFORMS) test race lint vet e2e screenshots demo demo-check bench bench-provision sim sim-nodes fuzz figures docs clean vuln packages package-windows package-macos lint-packages test-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "}; {printf "  make %-15s %s\n", $$1, $$2}'
 
-build/pace-node: $(shell find cmd internal platform -name '*.go' ! -name '*_test.go' 2>/dev/null) go.mod go.sum
+build/pace-node: $(shell find cmd internal platform -name '*.go' ! -name '*_test.go' -o -path '*/assets/*' -type f 2>/dev/null) go.mod go.sum
 	@mkdir -p build
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/pace-node
 	@ln -sf pace-node build/pacectl
@@ -68,6 +68,10 @@ build/axe/axe.min.js: test/axe/package.json test/axe/package-lock.json
 e2e: build/pace-node build/pace-node-next build/axe/axe.min.js ## whole nodes as processes: in network namespaces (needs root, and dnsmasq and chromium; skipped by name without), the page in a browser (needs npm), and crashing at every point over loopback
 	$(RUN) test -tags formatnext -run TestNextFormat ./internal/fleet
 	$(RUN) test -tags e2e -p 1 -parallel 6 -timeout 25m ./test/e2e/... ./test/crash/...
+
+screenshots: build/pace-node build/axe/axe.min.js ## pictures of the web page into docs/screenshots (needs root and chromium)
+	@mkdir -p docs/screenshots
+	PACE_SCREENSHOTS=$(CURDIR)/docs/screenshots go test -count=1 -tags e2e -run '^TestPageLooksRightEverywhere$$' ./test/e2e
 
 # Built and then run: go run would make Ctrl-C, its proper end, an error.
 demo: build/pace-node ## four nodes on this machine find one another, join and are provisioned; runs until Ctrl-C

@@ -62,38 +62,69 @@
     return f ? el('p', { class: 'sorry' }, f.reason, el('br'), el('span', { class: 'muted' }, f.remedy)) : null;
   }
   function fill(node, ...children) { node.replaceChildren(...children.flat().filter((c) => c !== null && c !== undefined)); }
+  function write(node, text) { if (node.textContent !== text) node.textContent = text; }
+  function empty(box, text) { fill(box, el('p', { class: 'muted' }, text)); }
 
-  // A table whose rows keep their place and focus: rows are matched by key, and a cell is written only where it changed.
+  // What is drawn again while somebody is in it keeps them there: where they were by its label, or else at the start of it.
+  const named = (e) => e && (e.getAttribute('aria-label') || e.id);
+  function keepFocus(box, change) {
+    const was = document.activeElement, inside = box !== was && box.contains(was), name = inside ? named(was) : '';
+    change();
+    if (!inside || document.activeElement === was) return;
+    const again = name && [...box.querySelectorAll('[aria-label], [id]')].find((e) => named(e) === name);
+    const start = again || box.querySelector('[tabindex="-1"]') || box.closest('section').querySelector('h2');
+    if (!again) start.tabIndex = -1;
+    start.focus();
+  }
+
+  // Elements that keep their place by key: make(item) makes one, update(element, item) writes what changed.
+  function keyed(box, list, make, update) {
+    const old = new Map([...box.children].map((e) => [e.dataset.key, e]));
+    const stay = new Set(list.map((i) => i.key));
+    for (const [key, e] of old) if (!stay.has(key)) e.remove();
+    let place = box.firstElementChild;
+    for (const item of list) {
+      let e = old.get(item.key);
+      if (!e) { e = make(item); e.dataset.key = item.key; }
+      update(e, item);
+      if (e === place) place = place.nextElementSibling; else box.insertBefore(e, place);
+    }
+  }
+
+  // A table whose rows keep their place and focus. A cell is written only where it changed; its value is text, or {is, node}: a
+  // maker of a node, and the text that stands for what it shows.
   function table(box, caption, columns, list) {
     let t = box.querySelector('table');
     if (!t) {
       t = el('table', {}, el('caption', {}, caption), el('thead', {}, el('tr', {}, columns.map((c) => el('th', { scope: 'col' }, c.title)))), el('tbody'));
-      fill(box, el('div', { class: 'scroll' }, t));
+      fill(box, t);
     }
-    const body = t.tBodies[0];
-    const old = new Map([...body.rows].map((r) => [r.dataset.key, r]));
-    let place = body.firstElementChild;
-    for (const item of list) {
-      let tr = old.get(item.key);
-      old.delete(item.key);
-      if (!tr) {
-        tr = el('tr', {}, columns.map((c, i) => el(i === 0 ? 'th' : 'td', { 'data-title': c.title, scope: i === 0 ? 'row' : undefined })));
-        tr.dataset.key = item.key;
-      }
-      tr.className = item.class || '';
+    const cell = (c, i) => el(i === 0 ? 'th' : 'td', { 'data-title': c.title, scope: i === 0 ? 'row' : undefined });
+    keepFocus(box, () => keyed(t.tBodies[0], list, () => el('tr', {}, columns.map(cell)), (tr, item) => {
+      if (tr.className !== (item.class || '')) tr.className = item.class || '';
       columns.forEach((c, i) => {
-        const cell = tr.children[i];
-        const value = c.value(item);
-        const shows = value instanceof Node ? value.dataset.is || value.textContent : String(value === undefined || value === null ? '–' : value);
-        if (cell.dataset.shows === shows) return;
-        cell.dataset.shows = shows;
-        fill(cell, value instanceof Node ? value : shows);
+        const value = c.value(item), at = tr.children[i];
+        const shows = value && value.node ? value.is : String(value === undefined || value === null || value === '' ? '–' : value);
+        if (at.dataset.shows === shows) return;
+        at.dataset.shows = shows;
+        at.className = (c.class || '') + (shows === '–' ? ' none' : '');
+        fill(at, value && value.node ? value.node() : shows);
       });
-      if (tr !== place) body.insertBefore(tr, place); else place = place.nextElementSibling;
-    }
-    for (const tr of old.values()) tr.remove();
+    }));
   }
-  function empty(box, text) { fill(box, el('p', { class: 'muted' }, text)); }
+  // Long lists are shown a part at a time.
+  const step = 100;
+  const limits = {};
+  function part(name, box, list, what) {
+    const most = limits[name] || step, more = box.querySelector('.more');
+    const left = list.length - most;
+    const text = left > 0 ? `${most} of ${list.length} ${what} are shown` : '';
+    if (more.dataset.shows !== text) {
+      more.dataset.shows = text;
+      keepFocus(more, () => fill(more, left > 0 ? [text + ' ', button('Show more', `Show more ${what}`, () => { limits[name] = most + step; draw(); })] : []));
+    }
+    return list.slice(0, most);
+  }
 
   // Changes
 
@@ -109,7 +140,7 @@
   function say(text, bad) {
     const p = $('said');
     p.className = bad ? 'bad' : 'good';
-    p.textContent = text;
+    write($('said-text'), text);
     p.hidden = false;
     clearTimeout(saidTimer);
     if (!bad) saidTimer = setTimeout(() => { p.hidden = true; }, 10000);
@@ -129,7 +160,10 @@
     $('sure-yes').textContent = yes;
     const d = $('sure');
     d.returnValue = '';
-    d.onclose = () => { if (d.returnValue === 'yes') act(path, body); };
+    d.onclose = () => {
+      for (const name of ['title', 'text', 'key']) write($('sure-' + name), '');
+      if (d.returnValue === 'yes') act(path, body);
+    };
     d.showModal();
   }
   const button = (text, label, click, strong) => el('button', { type: 'button', 'aria-label': label, click, class: strong ? 'strong' : undefined }, text);
@@ -139,14 +173,27 @@
       const a = await api('GET', 'session');
       changes = a.doc.changes === true;
       if (!changes) localStorage.removeItem(secretName);
-      $('login').hidden = a.doc.reads !== false || !a.doc.token;
-      if (a.doc.reads === false && !a.doc.token) $('login').hidden = false;
+      const locked = a.doc.reads === false;
+      $('login').hidden = !locked;
+      document.body.classList.toggle('locked', locked);
       const p = $('session');
-      if (changes) fill(p, 'you may change things here ', button('Leave', 'Leave: end this session', leave));
+      if (locked) { forget(); fill(p, 'closed'); }
+      else if (changes) fill(p, 'you may change things here ', button('Leave', 'Leave: end this session', leave));
       else fill(p, 'reading only; to change something type ', el('code', {}, 'pacectl dashboard'), ' on this machine');
-      if (a.doc.reads) listen();
+      if (!locked) listen();
     } catch { $('session').textContent = ''; }
     draw();
+  }
+  // Nothing of the fleet stays on a page that may not read it any more.
+  function forget() {
+    if (source) { source.close(); source = null; }
+    connected = false;
+    heardAt = 0;
+    filter = '';
+    for (const name of Object.keys(docs)) delete docs[name];
+    for (const name of ['glance', 'conditions', 'waiting', 'picture', 'members', 'queue', 'audit']) { fill($(name)); delete $(name).dataset.shows; }
+    write($('host'), '');
+    document.title = 'pace-node';
   }
   async function begin(token) {
     const a = await api('POST', 'session', { token }, 'new');
@@ -155,6 +202,8 @@
   }
   async function leave() {
     await api('DELETE', 'session');
+    write($('said-text'), ''); // it may name somebody
+    $('said').hidden = true;
     localStorage.removeItem(secretName);
     await who();
   }
@@ -187,10 +236,10 @@
   }
   function live() {
     const p = $('live');
-    const stale = Date.now() - heardAt > 15000;
-    const text = connected && !stale ? 'live' : heardAt ? `the node is silent for ${span(Date.now() - heardAt)}; what is shown is as of then` : 'connecting…';
-    if (p.textContent !== text) p.textContent = text;
-    p.className = connected && !stale ? 'good' : 'bad';
+    const well = connected && Date.now() - heardAt <= 15000;
+    // Not counted on by the second: it is read aloud where it changes.
+    write(p, well ? 'live' : heardAt ? 'the node is silent; this is as of ' + new Date(heardAt).toLocaleTimeString() : 'connecting…');
+    p.className = well ? 'good' : 'bad';
   }
 
   // Drawing
@@ -201,170 +250,217 @@
   function draw() {
     live();
     drawGlance(); drawConditions(); drawWaiting(); drawPicture(); drawMembers(); drawQueue(); drawAudit();
+    drawSections();
   }
+  const silentAfter = 90000; // as /readyz has it, ms
+  const silent = (m, at) => { const a = age(m.heard_ms, at); return !m.self && (a === null || a > silentAfter); };
   function drawGlance() {
     const n = head('node'), f = head('fleet');
     if (!n || !f) return;
-    $('host').textContent = n.name;
-    document.title = 'pace-node ' + n.name;
+    write($('host'), n.name);
     const members = rows('fleet');
     const count = (role) => members.filter((m) => m.row.role === role).length;
-    const silent = members.filter((m) => !m.row.self && (m.row.heard_ms === null || age(m.row.heard_ms, m.at) > 90000)).length;
     const versions = new Map();
     for (const m of members) { const v = m.row.version || 'unknown'; versions.set(v, (versions.get(v) || 0) + 1); }
-    const view = f.view || {};
-    const asOf = view.leads ? 'current: this machine leads' : `of a ${view.mode}, revision ${view.revision}` + (age(view.as_of_ms, docs.fleet.at) > 15000 ? `, ${span(age(view.as_of_ms, docs.fleet.at))} old` : ', current');
+    const view = f.view || {}, old = age(view.as_of_ms, docs.fleet.at);
+    const asOf = view.leads ? 'current: this machine leads' : `of a ${view.mode} at revision ${view.revision}, ` + (old > 15000 ? span(old) + ' old' : 'current');
+    const waits = rows('waiting').filter((r) => r.row.decision === 'waiting').length;
     const facts = [
-      ['fleet', f.cluster], ['leader', f.leader ? f.leader.name || f.leader.id : 'none is heard'],
-      ['members', `${members.length}: ${plural(count('voter'), 'voter', 'voters')}, ${plural(count('learner'), 'learner', 'learners')}`],
-      ['not heard lately', silent], ['versions', [...versions].map(([v, c]) => `${v} (${c})`).join(', ')],
-      ['picture', asOf], ['this machine', `${n.name} (${n.mode})`], ['up for', span(age(n.uptime_ms, docs.node.at))],
+      ['Fleet', f.cluster], ['Leader', f.leader ? f.leader.name || f.leader.id : 'none is heard'],
+      ['Members', `${members.length}: ${plural(count('voter'), 'voter', 'voters')}, ${plural(count('learner'), 'learner', 'learners')}`],
+      ['Not heard lately', members.filter((m) => silent(m.row, m.at)).length], ['Waiting for approval', head('waiting') ? waits : '–'],
+      ['Versions', [...versions].sort((a, b) => b[1] - a[1]).slice(0, 4).map(([v, c]) => `${v} (${c})`).join(', ') + (versions.size > 4 ? ` and ${versions.size - 4} more` : '')],
+      ['This picture', asOf], ['This machine', `${n.name} (${n.mode}), up for ${span(age(n.uptime_ms, docs.node.at))}`],
     ];
-    if (view.voters_total > 1) facts.splice(3, 0, ['voters heard', `${view.voters_heard} of ${view.voters_total}`]);
-    const dl = $('glance');
-    const text = JSON.stringify(facts);
-    if (dl.dataset.shows === text) return;
-    dl.dataset.shows = text;
-    fill(dl, facts.map(([k, v]) => el('div', {}, el('dt', {}, k), el('dd', {}, String(v)))));
+    if (view.voters_total > 1) facts.splice(3, 0, ['Voters heard', `${view.voters_heard} of ${view.voters_total}`]);
+    keyed($('glance'), facts.map(([k, v]) => ({ key: k, v: String(v) })), ({ key }) => el('div', {}, el('dt', {}, key), el('dd')), (e, { v }) => write(e.lastChild, v));
+  }
+  // The numbers beside the links, and in the window's title what waits for a person.
+  function drawSections() {
+    const n = head('node');
+    const c = conditions(), waits = rows('waiting').filter((r) => r.row.decision === 'waiting').length;
+    const counts = { conditions: c ? c.length : '', waiting: head('waiting') ? waits : '', members: head('fleet') ? rows('fleet').length : '', queue: head('queue') ? rows('queue').filter((e) => e.row.state !== 'confirmed').length : '' };
+    for (const [name, count] of Object.entries(counts)) write($('n-' + name), String(count));
+    const pressing = waits + (c || []).filter((x) => x.severity === 'alert').length;
+    const title = (pressing ? `(${pressing}) ` : '') + 'pace-node' + (n ? ' ' + n.name : '');
+    if (document.title !== title) document.title = title;
+  }
+  function conditions() { const n = head('node'), f = head('fleet'); return n ? n.conditions : f ? f.conditions : null; }
+  // A command to paste, with a button that copies it where the browser lets it.
+  function command(text, label) {
+    return el('div', { class: 'command' }, el('pre', { tabindex: '0', 'aria-label': label }, text), navigator.clipboard ? button('Copy', 'Copy ' + label, async (e) => {
+      const b = e.currentTarget;
+      try { await navigator.clipboard.writeText(text); write(b, 'Copied'); } catch { write(b, 'Cannot copy'); }
+      setTimeout(() => write(b, 'Copy'), 2000);
+    }) : null);
   }
   function drawConditions() {
-    const f = head('fleet'), box = $('conditions');
-    if (!f) { const s = sorry('fleet'); if (s) fill(box, s); return; }
-    const text = JSON.stringify(f.conditions.map((c) => [c.id, c.detail, c.remedy]));
-    if (box.dataset.shows === text) return;
-    box.dataset.shows = text;
-    if (!f.conditions.length) { empty(box, 'none is raised'); return; }
-    fill(box, el('ul', { class: 'conditions' }, f.conditions.map((c) => el('li', { class: c.severity },
-      el('strong', {}, c.severity), ' ', el('span', { class: 'id' }, c.id), el('p', {}, c.detail), el('pre', { tabindex: '0', 'aria-label': 'remedy of ' + c.id }, c.remedy)))));
+    const box = $('conditions'), list = conditions();
+    if (!list) { const s = sorry('node') || sorry('fleet'); if (s) fill(box, s); return; }
+    if (!list.length) { if (box.dataset.shows !== 'none') { box.dataset.shows = 'none'; keepFocus(box, () => empty(box, 'none is raised')); } return; }
+    if (box.dataset.shows !== 'some') { box.dataset.shows = 'some'; fill(box, el('ul', { class: 'conditions' })); }
+    const at = docs.node && !docs.node.head.error ? docs.node.at : docs.fleet.at;
+    keepFocus(box, () => keyed(box.firstChild, list.map((c) => ({ key: c.id, c })), () => el('li'), (li, { c }) => {
+      const shows = JSON.stringify([c.severity, c.detail, c.remedy]);
+      if (li.dataset.shows !== shows) {
+        li.dataset.shows = shows;
+        li.className = c.severity;
+        fill(li, el('h3', {}, el('span', { class: 'severity' }, c.severity), ' ', c.id, ' ', el('span', { class: 'since muted' })), el('p', {}, c.detail), command(c.remedy, 'remedy of ' + c.id));
+      }
+      write(li.querySelector('.since'), 'for ' + span(age(c.since_ms, at)));
+    }));
   }
   function drawWaiting() {
     const box = $('waiting'), w = head('waiting');
-    if (!w) { const s = sorry('waiting'); if (s) fill(box, s); return; }
-    const list = rows('waiting').sort((a, b) => (a.row.decision === 'waiting' ? 0 : 1) - (b.row.decision === 'waiting' ? 0 : 1) || (a.key < b.key ? -1 : 1));
-    const text = JSON.stringify([changes, w.window.armed, list.map((r) => [r.key, r.row.decision, r.row.name, r.row.address_differs, r.row.key_conflict, r.row.name_of && r.row.name_of.id])]);
-    if (box.dataset.shows === text) return;
-    box.dataset.shows = text;
-    const parts = [];
-    if (w.window.armed) parts.push(el('p', { class: 'warning' }, 'machines that ask are admitted without a person comparing keys ', changes ? button('End the window', 'End the auto-approve window', () => act('waiting/window', { minutes: '0' })) : null));
-    if (!list.length) parts.push(el('p', { class: 'muted' }, 'nobody waits'));
-    for (const { row } of list) {
-      const called = row.name || row.id;
-      const marks = [row.address_differs ? 'address differs' : null, row.key_conflict ? 'key conflict' : null].filter(Boolean);
-      parts.push(el('article', { class: 'waits ' + row.decision, 'aria-label': called },
-        el('h3', {}, called, ' ', el('span', { class: 'muted' }, row.decision)),
-        el('dl', {}, [['id', row.id], ['key', row.key], ['claims', row.endpoint], ['asked from', row.source], ['platform', row.platform], ['version', row.version], ['attempts', row.attempts]]
-          .filter(([, v]) => v !== undefined && v !== '').map(([k, v]) => el('div', {}, el('dt', {}, k), el('dd', { class: k === 'key' ? 'key' : undefined }, String(v))))),
-        marks.map((m) => el('p', { class: 'warning' }, m)),
-        row.name_of ? el('p', { class: 'warning' }, `its name is also that of the member ${row.name_of.id}`) : null,
-        row.decision !== 'waiting' ? null : changes ? el('div', { class: 'buttons' },
-          button('Approve…', 'Approve ' + called, () => ask('Approve ' + called + '?', 'Compare this key with what pace-node --print-identity prints on that machine. Approve only if all of it is equal.', row.key, 'The key is equal: approve', 'waiting/approve', { id: row.id, key: row.key }), true),
-          button('Reject…', 'Reject ' + called, () => ask('Reject ' + called + '?', 'It is told so.', row.key, 'Reject', 'waiting/reject', { id: row.id, key: row.key })))
-          : row.approve ? el('pre', { tabindex: '0', 'aria-label': 'command that approves ' + called }, row.approve) : null));
+    if (!w) { const s = sorry('waiting'); if (s) { box.dataset.shows = ''; fill(box, s); } return; }
+    if (box.dataset.shows !== 'some') { box.dataset.shows = 'some'; fill(box, el('div', { id: 'window' }), el('p', { class: 'muted', id: 'nobody' }), el('div', { id: 'asking' }), el('p', { class: 'more' })); }
+    const armed = JSON.stringify([w.window.armed, changes]), top = $('window');
+    if (top.dataset.shows !== armed) {
+      top.dataset.shows = armed;
+      keepFocus(top, () => fill(top, w.window.armed ? el('p', { class: 'warning' }, 'Machines that ask are admitted without a person comparing keys ', el('span', { class: 'left' }), ' ',
+        changes ? button('End the window', 'End the window that admits machines unseen', () => act('waiting/window', { minutes: '0' })) : null) : []));
     }
-    fill(box, parts);
+    if (w.window.armed) write(top.querySelector('.left'), '(' + span(age(w.window.left_ms, docs.waiting.at, 'left_ms')) + ' left).');
+    const all = rows('waiting').sort((a, b) => (a.row.decision === 'waiting' ? 0 : 1) - (b.row.decision === 'waiting' ? 0 : 1) || (a.key < b.key ? -1 : 1));
+    write($('nobody'), all.length ? '' : 'nobody waits');
+    const list = part('waiting', box, all, 'machines');
+    keyed($('asking'), list, () => el('article'), (card, { row, at }) => {
+      const shows = JSON.stringify([changes, row.decision, row.name, row.endpoint, row.source, row.platform, row.version, row.address_differs, row.key_conflict, row.name_of && row.name_of.id, row.approve]);
+      if (card.dataset.shows !== shows) {
+        card.dataset.shows = shows;
+        keepFocus(card, () => drawAsking(card, row));
+      }
+      write(card.querySelector('.asked'), `asked ${ago(age(row.age_ms, at))}, ${plural(row.attempts, 'time', 'times')}`);
+    });
   }
-  const short = (s, n) => s.length > n ? s.slice(0, n - 1) + '…' : s;
+  function drawAsking(card, row) {
+    const called = row.name || row.id;
+    const marks = [
+      row.address_differs ? 'It does not ask from the address that it claims.' : null,
+      row.key_conflict ? 'This id is also used with another key.' : null,
+      row.name_of ? `A member has the same name: ${row.name_of.id}.` : null,
+    ].filter(Boolean);
+    const facts = [['Key', row.key, 'key'], ['Id', row.id, 'key'], ['Claims', row.endpoint], ['Asks from', row.source], ['Platform', row.platform], ['Version', row.version]];
+    card.className = 'waits ' + row.decision;
+    card.setAttribute('aria-label', called);
+    fill(card, el('h3', { tabindex: '-1' }, called, ' ', el('span', { class: 'decision' }, row.decision), ' ', el('span', { class: 'asked muted' })),
+      el('dl', {}, facts.filter(([, v]) => v).map(([k, v, c]) => el('div', { class: c }, el('dt', {}, k), el('dd', {}, v)))),
+      marks.map((m) => el('p', { class: 'warning' }, m)),
+      row.decision !== 'waiting' ? null : changes ? el('div', { class: 'buttons' },
+        button('Approve…', 'Approve ' + called, () => ask('Approve ' + called + '?', 'Compare this key with what pace-node --print-identity prints on that machine. Approve only if all of it is equal.', row.key, 'The key is equal: approve', 'waiting/approve', { id: row.id, key: row.key }), true),
+        button('Reject…', 'Reject ' + called, () => ask('Reject ' + called + '?', 'It is told so, and may ask again later.', row.key, 'Reject', 'waiting/reject', { id: row.id, key: row.key })))
+        : row.approve ? command(row.approve, 'command that approves ' + called) : null);
+  }
+  const short = (s, n) => [...s].length > n ? [...s].slice(0, n - 1).join('') + '…' : s;
+  // places puts n machines around the middle: few on one ellipse, many on rings.
+  function places(n, cx, cy) {
+    const out = [];
+    if (n <= 28) {
+      for (let i = 0; i < n; i++) { const a = 2 * Math.PI * (i + 0.5) / n - Math.PI / 2; out.push([cx + 265 * Math.cos(a), cy + 148 * Math.sin(a)]); }
+      return out;
+    }
+    for (let r = 118; out.length < n; r += 10) {
+      const room = Math.min(n - out.length, Math.floor(2 * Math.PI * r / 10));
+      for (let i = 0; i < room; i++) { const a = 2 * Math.PI * i / room - Math.PI / 2; out.push([cx + r * Math.cos(a), cy + r * Math.sin(a)]); }
+    }
+    return out;
+  }
   function drawPicture() {
     const f = head('fleet'), box = $('picture');
     if (!f) return;
-    const members = rows('fleet').map((m) => m.row);
-    const voters = members.filter((m) => m.role === 'voter').sort((a, b) => (a.id < b.id ? -1 : 1));
-    const others = members.filter((m) => m.role !== 'voter').sort((a, b) => (a.id < b.id ? -1 : 1));
+    const all = rows('fleet'), members = all.map((m) => m.row), quiet = new Set(all.filter((m) => silent(m.row, m.at)).map((m) => m.row.id));
+    const byId = (a, b) => (a.id < b.id ? -1 : 1);
+    const voters = members.filter((m) => m.role === 'voter').sort(byId), others = members.filter((m) => m.role !== 'voter').sort(byId);
     const leader = f.leader ? f.leader.id : '';
     const follows = new Map(rows('follows').map((l) => [l.row.id, l.row.follows]));
-    const text = JSON.stringify([leader, members.map((m) => [m.id, m.role, m.name, follows.get(m.id), m.heard_ms === 0])]);
+    const text = JSON.stringify([leader, members.map((m) => [m.id, m.role, m.name, follows.get(m.id), quiet.has(m.id)])]);
     if (box.dataset.shows === text) return;
     box.dataset.shows = text;
-    const width = 640, height = 360, cx = width / 2, cy = height / 2;
-    const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-labelledby': 'picture-title' });
+    const cx = 320, cy = 190, at = new Map(), inner = voters.filter((m) => m.id !== leader);
+    if (voters.length > inner.length) at.set(leader, [cx, cy]);
+    inner.forEach((m, i) => { const a = 2 * Math.PI * i / inner.length - Math.PI / 2; at.set(m.id, [cx + 90 * Math.cos(a), cy + 72 * Math.sin(a)]); });
+    places(others.length, cx, cy).forEach((p, i) => at.set(others[i].id, p));
+    const high = Math.max(175, ...[...at.values()].map(([, y]) => Math.abs(y - cy))) + 22, wide = Math.max(320, ...[...at.values()].map(([x]) => Math.abs(x - cx) + 10));
+    const picture = svg('svg', { viewBox: `${cx - wide} ${cy - high} ${2 * wide} ${2 * high}`, role: 'img', 'aria-labelledby': 'picture-title' });
     picture.append(svg('title', { id: 'picture-title' }, `who follows whom: ${plural(voters.length, 'voter', 'voters')}, ${plural(others.length, 'learner', 'learners')}, leader ${f.leader ? f.leader.name || f.leader.id : 'none'}`));
-    const at = new Map();
-    const inner = voters.filter((m) => m.id !== leader);
-    if (voters.some((m) => m.id === leader)) at.set(leader, [cx, cy]);
-    inner.forEach((m, i) => { const a = 2 * Math.PI * i / inner.length - Math.PI / 2; at.set(m.id, [cx + 95 * Math.cos(a), cy + 75 * Math.sin(a)]); });
-    others.forEach((m, i) => { const a = 2 * Math.PI * (i + 0.5) / others.length - Math.PI / 2; at.set(m.id, [cx + 270 * Math.cos(a), cy + 150 * Math.sin(a)]); });
     const line = (from, to, kind) => { if (at.has(from) && at.has(to)) { const [x1, y1] = at.get(from), [x2, y2] = at.get(to); picture.append(svg('line', { x1, y1, x2, y2, class: kind })); } };
     for (const m of inner) if (follows.get(m.id) === leader) line(m.id, leader, 'vote');
     for (const m of others) if (follows.has(m.id)) line(m.id, follows.get(m.id), 'follow');
-    const many = members.length > 60;
+    const many = others.length > 28;
     for (const m of [...others, ...voters]) {
-      const [x, y] = at.get(m.id);
-      const g = svg('g', { class: `member ${m.role} ${m.id === leader ? 'leader' : ''} ${m.self || m.heard_ms === 0 ? 'heard' : 'silent'}` });
-      g.append(svg('circle', { cx: x, cy: y, r: m.role === 'voter' ? 9 : many ? 3 : 6 }), svg('title', {}, `${m.name || m.id}, ${m.role}`));
-      if (!many || m.role === 'voter') g.append(svg('text', { x, y: y + 22, 'text-anchor': 'middle' }, short(m.name || m.id, 14)));
+      const [x, y] = at.get(m.id), g = svg('g', { class: `member ${m.role} ${m.id === leader ? 'leader' : ''} ${quiet.has(m.id) ? 'quiet' : ''}` });
+      g.append(svg('circle', { cx: x, cy: y, r: m.role === 'voter' ? 9 : many ? 3.5 : 6 }), svg('title', {}, `${m.name || m.id}, ${m.role}${quiet.has(m.id) ? ', not heard lately' : ''}`));
+      if (!many || m.role === 'voter') g.append(svg('text', { x, y: y + 21, 'text-anchor': 'middle' }, short(m.name || m.id, 14)));
       picture.append(g);
     }
-    fill(box, picture);
+    fill(box, picture, el('p', { class: 'muted legend' }, 'Filled: leads. Blue: votes. Dashed: not heard lately.'));
   }
   function memberButtons(m) {
-    if (!changes) return '';
-    const called = m.name || m.id;
-    const list = [];
+    const called = m.name || m.id, list = [];
     if (m.role === 'learner') list.push(button('Promote…', 'Promote ' + called, () => ask('Promote ' + called + '?', 'It becomes a voter: it holds the fleet\'s log and may lead. Choose machines that stay on.', '', 'Promote', 'members/promote', { id: m.id })));
     if (m.role === 'voter' || m.role === 'voter-pending') list.push(button('Demote…', 'Demote ' + called, () => ask('Demote ' + called + '?', 'It becomes a learner again.', '', 'Demote', 'members/demote', { id: m.id })));
     list.push(button('Forget…', 'Forget ' + called, () => ask('Forget ' + called + '?', 'It is removed, and its key is revoked for ever.', m.key, 'Forget it for ever', 'members/forget', { id: m.id })));
-    const d = el('div', { class: 'buttons' }, list);
-    d.dataset.is = m.role;
-    return d;
+    return el('div', { class: 'buttons' }, list);
   }
-  const rowsMost = 200;
+  const labelsOf = (m) => Object.entries(m.labels || {}).map(([k, v]) => `${k}=${v}`).sort().join(' ');
   function drawMembers() {
     const box = $('members'), f = head('fleet');
-    if (!f) return;
-    const all = rows('fleet').sort((a, b) => (a.key < b.key ? -1 : 1));
-    if (!box.querySelector('input')) {
+    if (!f) { const s = sorry('fleet'); if (s && !box.firstChild) fill(box, s); return; }
+    const called = (m) => [m.row.role === 'voter' ? '0' : '1', m.row.name || '', m.key].join(' ');
+    const all = rows('fleet').map((m) => [called(m), m]).sort(([a], [b]) => (a < b ? -1 : 1)).map(([, m]) => m);
+    if (!$('filter')) {
       const input = el('input', { type: 'search', id: 'filter', autocomplete: 'off', spellcheck: 'false' });
-      input.addEventListener('input', () => { filter = input.value.toLowerCase(); soon(); });
-      fill(box, el('p', {}, el('label', { for: 'filter' }, 'Find a machine '), input, ' ', el('span', { id: 'found', class: 'muted' })), el('div', { id: 'member-table' }));
+      input.addEventListener('input', () => { filter = input.value.trim().toLowerCase(); soon(); });
+      fill(box, el('p', {}, el('label', { for: 'filter' }, 'Find a machine '), input, ' ', el('span', { id: 'found', class: 'muted', role: 'status' })), el('div', { id: 'member-table' }), el('p', { class: 'more' }));
     }
-    const hit = filter ? all.filter(({ row: m }) => [m.id, m.name, m.role, m.version, m.platform, m.provisioning, ...Object.entries(m.labels || {}).flat()].some((t) => (t || '').toLowerCase().includes(filter))) : all;
-    const shown = hit.slice(0, rowsMost);
-    const found = hit.length > shown.length ? `${shown.length} of ${hit.length} are shown` : filter ? plural(hit.length, 'machine', 'machines') : '';
-    if ($('found').textContent !== found) $('found').textContent = found;
+    const hit = filter ? all.filter(({ row: m }) => [m.id, m.name, m.role, m.version, m.platform, m.provisioning, labelsOf(m), m.endpoints && m.endpoints.fc].some((t) => (t || '').toLowerCase().includes(filter))) : all;
+    write($('found'), filter ? plural(hit.length, 'machine', 'machines') : '');
     table($('member-table'), 'Members of the fleet', [
-      { title: 'Name', value: ({ row: m }) => m.name || m.id },
+      { title: 'Name', value: ({ row: m }) => { const labels = labelsOf(m), name = m.name || m.id; return labels ? { is: name + ' ' + labels, node: () => [el('div', {}, name), el('div', { class: 'labels' }, labels)] } : name; } },
       { title: 'Role', value: ({ row: m }) => m.role + (f.leader && f.leader.id === m.id ? ', leads' : '') + (m.self ? ', this machine' : '') },
       { title: 'Heard', value: ({ row: m, at }) => m.self ? 'self' : ago(age(m.heard_ms, at)) },
-      { title: 'Provisioning', value: ({ row: m }) => m.provisioning || '–' },
-      { title: 'Version', value: ({ row: m }) => m.version || '–' },
-      { title: 'Platform', value: ({ row: m }) => m.platform || '–' },
-      { title: 'Endpoint', value: ({ row: m }) => (m.endpoints && m.endpoints.fc) || '–' },
-      { title: 'Id', value: ({ row: m }) => m.id },
-      { title: 'Do', value: ({ row: m }) => memberButtons(m) },
-    ], shown.map((m) => ({ ...m, class: m.row.self || m.row.heard_ms === 0 ? '' : 'silent' })));
+      { title: 'Provisioning', value: ({ row: m }) => m.provisioning },
+      { title: 'Version', value: ({ row: m }) => m.version },
+      { title: 'Platform', class: 'platform', value: ({ row: m }) => m.platform },
+      { title: 'Endpoint', class: 'endpoint', value: ({ row: m }) => m.endpoints && m.endpoints.fc },
+      { title: 'Id', class: 'id', value: ({ row: m }) => m.id },
+      { title: 'Change', value: ({ row: m }) => changes ? { is: `${m.role} ${m.name}`, node: () => memberButtons(m) } : '' },
+    ], part('members', box, hit, 'members').map((m) => ({ ...m, class: silent(m.row, m.at) ? 'silent' : '' })));
+    $('member-table').classList.toggle('reading', !changes);
   }
   const states = ['running', 'waiting', 'held', 'deferred', 'backing off', 'parked', 'unconfirmed', 'confirmed', 'none'];
+  function queueButtons(e) {
+    const called = e.name || e.id;
+    return el('div', { class: 'buttons' }, button('Retry', 'Retry ' + called + ' now', () => act('queue/retry', { id: e.id })),
+      button('Reprovision…', 'Reprovision ' + called, () => ask('Reprovision ' + called + '?', 'Its configuration is made and written again.', '', 'Reprovision', 'queue/reprovision', { id: e.id })),
+      button('Drop…', 'Drop ' + called, () => ask('Drop ' + called + '?', 'It is taken out of the queue until it asks again.', '', 'Drop', 'queue/drop', { id: e.id })));
+  }
   function drawQueue() {
     const box = $('queue'), q = head('queue');
     if (!q) { const s = sorry('queue'); if (s) fill(box, s); return; }
-    if (!box.querySelector('#queue-head')) fill(box, el('div', { id: 'queue-head' }), el('div', { id: 'queue-table' }));
+    if (!$('queue-head')) fill(box, el('div', { id: 'queue-head' }), el('div', { id: 'queue-table' }), el('p', { class: 'more' }));
     const list = rows('queue').sort((a, b) => states.indexOf(a.row.state) - states.indexOf(b.row.state) || (a.row.due_ms || 0) - (b.row.due_ms || 0) || (a.key < b.key ? -1 : 1));
     const counts = states.map((s) => [s, list.filter((e) => e.row.state === s).length]).filter(([, n]) => n);
-    const text = JSON.stringify([q.paused, q.why, counts, changes]);
-    const top = $('queue-head');
+    const text = JSON.stringify([q.paused, q.why, counts, changes]), top = $('queue-head');
     if (top.dataset.shows !== text) {
       top.dataset.shows = text;
-      fill(top, q.paused ? el('p', { class: 'warning' }, 'paused: ' + (q.why || '')) : null,
+      keepFocus(top, () => fill(top, q.paused ? el('p', { class: 'warning' }, 'Paused: ' + (q.why || '')) : null,
         el('p', {}, counts.length ? counts.map(([s, n]) => `${n} ${s}`).join(', ') : 'nobody is in the queue'),
-        changes ? el('div', { class: 'buttons' }, q.paused ? button('Resume', 'Resume the queue', () => act('queue/resume', {})) : button('Pause…', 'Pause the queue', () => ask('Pause the queue?', 'What runs is finished, and nothing more is begun.', '', 'Pause', 'queue/pause', {}))) : null);
+        changes ? el('div', { class: 'buttons' }, q.paused ? button('Resume', 'Resume the queue', () => act('queue/resume', {})) : button('Pause…', 'Pause the queue', () => ask('Pause the queue?', 'What runs is finished, and nothing more is begun.', '', 'Pause', 'queue/pause', {}))) : null));
     }
+    const shown = part('queue', box, list, 'machines');
     if (!list.length) { fill($('queue-table')); return; }
     table($('queue-table'), 'Machines of the queue', [
       { title: 'Machine', value: ({ row: e }) => e.name || e.id },
       { title: 'State', value: ({ row: e }) => e.state + (e.again ? ', and once more' : '') },
-      { title: 'Stage', value: ({ row: e }) => e.stage || '–' },
-      { title: 'Attempt', value: ({ row: e }) => e.attempt },
-      { title: 'Due', value: ({ row: e, at }) => { const d = age(e.due_ms, at, 'due_ms'); return d === null ? '–' : d > 0 ? 'in ' + span(d) : 'now'; } },
-      { title: 'Last error', value: ({ row: e }) => e.last_error || '–' },
+      { title: 'Stage', value: ({ row: e }) => e.stage },
+      { title: 'Attempt', value: ({ row: e }) => e.attempt || '' },
+      { title: 'Due', value: ({ row: e, at }) => { const d = age(e.due_ms, at, 'due_ms'); return d === null ? '' : d > 0 ? 'in ' + span(d) : 'now'; } },
+      { title: 'Last error', class: 'error', value: ({ row: e }) => e.last_error },
       { title: 'Last success', value: ({ row: e, at }) => ago(age(e.last_success_ms, at)) },
-      { title: 'Do', value: ({ row: e }) => {
-        if (!changes) return '';
-        const called = e.name || e.id;
-        const d = el('div', { class: 'buttons' }, button('Retry', 'Try ' + called + ' again now', () => act('queue/retry', { id: e.id })), button('Reprovision…', 'Provision ' + called + ' anew', () => ask('Provision ' + called + ' anew?', 'Its configuration is made and written again.', '', 'Reprovision', 'queue/reprovision', { id: e.id })), button('Drop…', 'Drop ' + called, () => ask('Drop ' + called + '?', 'It is taken out of the queue until it asks again.', '', 'Drop', 'queue/drop', { id: e.id })));
-        d.dataset.is = 'buttons';
-        return d;
-      } },
-    ], list.slice(0, rowsMost).map((e) => ({ ...e, class: e.row.state === 'parked' || e.row.last_error ? 'failing' : '' })));
+      { title: 'Change', value: ({ row: e }) => changes ? { is: 'of ' + e.name, node: () => queueButtons(e) } : '' },
+    ], shown);
+    $('queue-table').classList.toggle('reading', !changes);
   }
   function drawAudit() {
     const box = $('audit');
@@ -375,14 +471,15 @@
     table(box, 'The last things done, newest first', [
       { title: 'When', value: ({ row: e }) => date(e.at) },
       { title: 'What', value: ({ row: e }) => e.did },
-      { title: 'Of', value: ({ row: e }) => e.what || '–' },
-      { title: 'By', value: ({ row: e }) => keys.get(e.by) || e.by || '–' },
+      { title: 'Of', value: ({ row: e }) => e.what },
+      { title: 'By', value: ({ row: e }) => keys.get(e.by) || e.by },
       { title: 'Revision', value: ({ row: e }) => e.revision },
     ], list);
   }
 
   // Beginning
 
+  $('said-close').addEventListener('click', () => { $('said').hidden = true; });
   $('login').addEventListener('submit', async (e) => {
     e.preventDefault();
     const token = $('token').value.trim();
