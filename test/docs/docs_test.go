@@ -127,7 +127,11 @@ func TestEveryBlockHasItsTest(t *testing.T) {
 		t.Logf("%2d blocks are typed: %s", typed[name], what)
 	}
 	for reason, n := range used {
-		t.Logf("%2d blocks are not typed by a scene: %s (%s)", n, reason, Reasons[reason])
+		why := reason
+		if stands := Reasons[reason]; stands != "" {
+			why += ": " + stands
+		}
+		t.Logf("%2d blocks are not typed by a scene: %s", n, why)
 	}
 	for reason := range Reasons {
 		if used[reason] == 0 {
