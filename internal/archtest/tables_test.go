@@ -27,6 +27,7 @@ func rooms(t *testing.T) (names []string) {
 			names = append(names, e.Name())
 		}
 	}
+	names = append(names, "control/page") // a room inside a room
 	return names
 }
 
