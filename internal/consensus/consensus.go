@@ -109,8 +109,9 @@ type Config struct {
 	// NoSync leaves out every fsync. Tests only.
 	NoSync bool
 	// Point is called at each of Points; may be nil.
-	Point func(name string)
-	fault func(what string) error // tests only: how a write of "log", "term" or "vote" fails
+	Point   func(name string)
+	fault   func(what string) error // tests only: how a write of "log", "term" or "vote" fails
+	sealing func(step string)       // tests only: told of each step of writing a snapshot's checksum
 }
 
 // Consensus is one voter's share of the fleet's log.
@@ -174,7 +175,7 @@ func Open(ctx context.Context, cfg Config) (*Consensus, error) {
 	}
 	c := &Consensus{cfg: cfg, store: store, lead: make(chan bool, 1), done: make(chan struct{}), started: make(chan struct{}), opened: time.Now()}
 	c.fsm = newMachine(c)
-	snaps := &watched{SnapshotStore: files, fsm: c.fsm, dir: filepath.Join(cfg.Dir, snapshotsDir)}
+	snaps := &watched{SnapshotStore: files, fsm: c.fsm, dir: filepath.Join(cfg.Dir, snapshotsDir), step: cfg.sealing}
 	c.trans = newTransport(cfg.Layer, cfg.NodeID, logger)
 
 	conf := raft.DefaultConfig()

@@ -218,8 +218,9 @@ func (m *machine) revision() uint64 {
 // watched tells the state machine which snapshot it is given: raft hands over the bytes alone.
 type watched struct {
 	raft.SnapshotStore
-	fsm *machine
-	dir string
+	fsm  *machine
+	dir  string
+	step func(string) // tests only: Config.sealing
 }
 
 // Create implements raft.SnapshotStore.
@@ -228,7 +229,7 @@ func (w *watched) Create(version raft.SnapshotVersion, index, term uint64, conf 
 	if err != nil {
 		return nil, err
 	}
-	return sealing{sink, w.dir}, nil
+	return sealing{sink, w.dir, w.step}, nil
 }
 
 // List implements raft.SnapshotStore: those whose description reads.

@@ -32,7 +32,8 @@ const (
 // sealing gives each snapshot that is made the checksum of its description.
 type sealing struct {
 	raft.SnapshotSink
-	dir string
+	dir  string
+	step func(string) // tests only: told of each step of writing the checksum; may be nil
 }
 
 // Close implements raft.SnapshotSink. A crash before the checksum leaves a snapshot without one, as earlier versions did.
@@ -48,7 +49,7 @@ func (s sealing) Close() error {
 	if err != nil {
 		return err
 	}
-	return statedir.WriteFileAtomic(filepath.Join(dir, metaSumFile), []byte(sumOfMeta(b)), 0o600, nil)
+	return statedir.WriteFileAtomic(filepath.Join(dir, metaSumFile), []byte(sumOfMeta(b)), 0o600, s.step)
 }
 
 func sumOfMeta(b []byte) string {

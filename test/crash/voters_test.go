@@ -24,6 +24,7 @@ func init() {
 		story{name: "promotes", run: promotes, hits: []string{"consensus.seats.", "consensus.commit.", "consensus.log."}},
 		story{name: "is promoted", run: isPromoted, hits: []string{
 			"statedir.record.", "node.move.", "consensus.cluster-file.", "consensus.store.create.", "consensus.store.rename.", "consensus.log.", "consensus.term."}},
+		story{name: "demotes", run: demotes, hits: []string{"consensus.seats.", "consensus.commit.", "consensus.log."}},
 		story{name: "is demoted", run: isDemoted, hits: []string{
 			"statedir.record.", "node.move.", "follow.snapshot.", "follow.log."}},
 		story{name: "recovers, a learner", run: recoversAsLearner, hits: []string{
@@ -199,8 +200,44 @@ func isDemoted(l *lane, c trial) (err error) {
 	if err := p.b.open(); err != nil {
 		return err
 	}
-	if err := p.b.until("it is a learner of its fleet", func() (bool, string) {
-		said := p.a.change(wire.ClusterRequest{Op: "admit-learner", ID: p.b.last.NodeID})
+	return p.demoted(p.b.until)
+}
+
+// demotes crashes the leader that takes the other voter's vote away, at each change of raft's configuration that it makes.
+func demotes(l *lane, c trial) (err error) {
+	p, err := l.pair(c, trial{})
+	defer p.gone(&err)
+	if err != nil {
+		return err
+	}
+	if err := p.votes(p.a.settled, p.promote); err != nil {
+		return err
+	}
+	for _, v := range []*victim{p.a, p.b} {
+		if err := v.examine(); err != nil {
+			return err
+		}
+	}
+	if err := p.a.open(); err != nil {
+		return err
+	}
+	return p.demoted(p.a.until)
+}
+
+// leading is who leads of the two, the founder where neither says so.
+func (p *two) leading() *victim {
+	for _, v := range []*victim{p.a, p.b} {
+		if c, err := v.cluster(); err == nil && c.View.Leads {
+			return v
+		}
+	}
+	return p.a
+}
+
+// demoted has the other machine demoted, and ends the story.
+func (p *two) demoted(until func(string, func() (bool, string)) error) error {
+	if err := until("it is a learner of its fleet", func() (bool, string) {
+		said := p.leading().change(wire.ClusterRequest{Op: "admit-learner", ID: p.b.last.NodeID})
 		if ok, state := p.b.inMode("learner", p.fleet); !ok {
 			return false, fmt.Sprint(said, state)
 		}
