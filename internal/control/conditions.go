@@ -104,6 +104,7 @@ const sayEvery = time.Minute
 // goroutines.
 type Board struct {
 	logger *slog.Logger
+	feed   *Feed // is told what the log is told; nil: it is not
 	mu     sync.Mutex
 	raised map[string]*raised
 	spoken map[string]*spoken // never more than the table has rows
@@ -129,6 +130,9 @@ func NewBoard(logger *slog.Logger) *Board {
 	}
 	return &Board{logger: logger, raised: map[string]*raised{}, spoken: map[string]*spoken{}}
 }
+
+// Feed has what the log is told of conditions added to a feed. It is called before the board is used.
+func (b *Board) Feed(f *Feed) { b.feed = f }
 
 // Raise raises a condition, or gives a raised one another detail. args fill the
 // remedy's places in order. It is logged when it is raised and when its detail
@@ -217,9 +221,11 @@ func (b *Board) say(now time.Time, id string, s *spoken) {
 	if r != nil {
 		r.said = now
 		b.log("condition raised", r, more...)
+		b.feed.Add(Event{Kind: EventCondition, What: "raised", Severity: r.row.Severity.String(), Detail: id + ": " + r.detail})
 		return
 	}
 	row, _ := conditionRow(id)
+	b.feed.Add(Event{Kind: EventCondition, What: "cleared", Severity: row.Severity.String(), Detail: id})
 	b.logger.Info("condition cleared", append([]any{"id", id, "severity", row.Severity.String(), "after", s.stood.Round(time.Second).String()}, more...)...)
 }
 

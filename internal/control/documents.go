@@ -381,6 +381,39 @@ type ConditionList struct {
 	Conditions []ConditionStatus `json:"conditions"`
 }
 
+// WatchMost is how many machines of each kind a WatchStatus holds: a screen shows fewer, and a fleet may have thousands.
+const WatchMost = 100
+
+// WatchStatus is the answer of Status "watch": what a person who looks on wants to see, and what happened behind the event
+// that the request names. A voter that does not lead answers with what its leader says, where it can.
+type WatchStatus struct {
+	V          int               `json:"v"`
+	Boot       string            `json:"boot"` // of the process that answers: events of another one are numbered anew
+	Node       Machine           `json:"node"` // that answers
+	Cluster    string            `json:"cluster"`
+	Leader     *Machine          `json:"leader"` // null while none is heard
+	View       View              `json:"view"`
+	Roles      map[string]int    `json:"roles"`   // how many members have which role
+	Members    []MemberStatus    `json:"members"` // at most 100: those in trouble first, then voters, then the others by id
+	Window     Window            `json:"auto_approve"`
+	Waiting    []EnrollRow       `json:"waiting"` // undecided ones
+	Queue      WatchQueue        `json:"queue"`
+	Conditions []ConditionStatus `json:"conditions"`
+	Events     []Event           `json:"events"` // oldest first, at most 200
+	Next       uint64            `json:"next"`   // the event to ask behind next
+	Missed     uint64            `json:"missed"` // events before these that are not told any more
+	// Partial says what is left out, and why; empty where nothing is.
+	Partial string `json:"partial,omitempty"`
+}
+
+// WatchQueue is the provisioning queue of a WatchStatus.
+type WatchQueue struct {
+	Paused  bool           `json:"paused"`
+	Why     string         `json:"why,omitempty"` // it is paused
+	States  map[string]int `json:"states"`        // how many machines are in which state
+	Entries []QueueEntry   `json:"entries"`       // at most 100, in the order of QueueStates
+}
+
 // AuditEntry is one entry of the fleet's audit ring.
 type AuditEntry struct {
 	At       int64  `json:"at"` // Unix seconds, the leader's clock

@@ -277,3 +277,14 @@ func serveAdmin(t *testing.T, b Backend) (path string, s *Server) {
 	})
 	return path, s
 }
+
+func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
+
+// dialOnly is a machine whose --scheduler is a server in this process.
+func dialOnly(s *Server) RunDeps {
+	return RunDeps{DialScheduler: func(context.Context, string) (Transport, error) { return pipeTransport{s, Peer{}}, nil }}
+}

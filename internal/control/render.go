@@ -409,11 +409,13 @@ func (d *AuditList) Text() string {
 func (d *QueueList) finish() {
 	d.V = DocumentVersion
 	d.Entries = orEmpty(d.Entries)
-	slices.SortStableFunc(d.Entries, func(a, b QueueEntry) int {
-		if c := cmp.Compare(stateRank(a.State), stateRank(b.State)); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.ID, b.ID)
+	SortQueue(d.Entries)
+}
+
+// SortQueue puts entries into the order of QueueStates, then by id.
+func SortQueue(entries []QueueEntry) {
+	slices.SortStableFunc(entries, func(a, b QueueEntry) int {
+		return cmp.Or(cmp.Compare(stateRank(a.State), stateRank(b.State)), cmp.Compare(a.ID, b.ID))
 	})
 }
 

@@ -52,6 +52,8 @@ type RunDeps struct {
 	// Terminal tells whether stderr is one; nil: it is not.
 	Terminal func() bool
 	Stdin    io.Reader // nil: nothing is asked back
+	// Screen is what stdout is; nil: no terminal.
+	Screen *Terminal
 	// Election is how long a verb waits until another machine leads, where the
 	// fleet is electing one: ElectionPatience, or 0 in tests.
 	Election time.Duration
@@ -65,7 +67,9 @@ const redirects = 2
 type runner struct {
 	cfg    config.Config
 	deps   RunDeps
+	stdout io.Writer // of the verbs that go on; the others return a document
 	stderr io.Writer
+	said   map[string]bool   // leaders that a person was told of
 	tool   bool              // pacectl: words may be names and prefixes
 	flags  map[string]string // config.WordFlags beside the words
 	client *Client
@@ -128,6 +132,7 @@ var verbs = []verb{
 	{"", "release new", false, "REPOSITORY VERSION OS-ARCH=FILE...", 3, -1, "put a version's programs into a release repository", (*runner).releaseNew},
 	{"", "release sign", false, "REPOSITORY VERSION", 2, 2, "sign a version of a release repository", (*runner).releaseSign},
 	{"", "release verify", false, "REPOSITORY VERSION", 2, 2, "check a version's signature and each of its programs", (*runner).releaseVerify},
+	{"", "watch", false, "", 0, 0, "what happens in the fleet, live, until it is interrupted; with --json one picture", (*runner).watch},
 	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
 	{"", "doctor", false, "[HOST]", 0, 1, "what is wrong with this machine, or, from here, with another one; status 1 if something is", (*runner).doctor},
 	{"", "dashboard", false, "", 0, 0, "an address that opens the web page for changes, once", (*runner).dashboard},
@@ -139,10 +144,13 @@ var verbs = []verb{
 // to stderr. VerbCalls that need no node (version, help, check-arguments) are the
 // command's own.
 func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, stderr io.Writer, deps RunDeps) int {
-	r := &runner{cfg: cfg, deps: deps, stderr: stderr, tool: call.Name == config.ToolVerb, flags: call.Flags}
+	r := &runner{cfg: cfg, deps: deps, stdout: stdout, stderr: stderr, said: map[string]bool{}, tool: call.Name == config.ToolVerb, flags: call.Flags}
 	doc, err := r.do(ctx, call)
 	if r.client != nil {
 		r.client.Close()
+	}
+	if err == nil && doc == nil {
+		return config.ExitOK // it has written what there was
 	}
 	if err == nil {
 		if d, ok := doc.(remedied); ok && cfg.Typed["state-dir"] == config.OriginFlag {
@@ -400,9 +408,8 @@ func (r *runner) dialScheduler(ctx context.Context, endpoint string) error {
 // moment, or the one that is named is gone, the first machine is asked again until
 // the others have elected another.
 func (r *runner) call(ctx context.Context, v wire.Verb, payload []byte) ([]byte, error) {
-	said := map[string]bool{}
 	for began := time.Now(); ; {
-		b, err, again := r.follow(ctx, v, payload, said)
+		b, err, again := r.follow(ctx, v, payload, r.said)
 		if !again || time.Since(began)+electionStep > r.deps.Election {
 			return b, err
 		}

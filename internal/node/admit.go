@@ -340,6 +340,7 @@ func (n *Node) listChanged(now time.Time) {
 	}
 	n.formats = formats
 	n.rowKeys.Store(&keys)
+	n.tellWaiting(rows)
 	n.board.Set(waiting > 0, "enrollment-requests-waiting", plural(waiting, "machine waits", "machines wait")+" to be admitted")
 	left, _, open := n.list.Window(now)
 	n.board.Set(open, "enrollment-window-open", fmt.Sprintf("machines that ask are admitted unseen for %d min more", enroll.MinutesLeft(left)))

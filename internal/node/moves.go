@@ -212,6 +212,7 @@ func (n *Node) moved(now time.Time, a formation.Action, rec statedir.Record) {
 	n.publish(now)
 	n.tellAwaiting(own)
 	n.log.Info("moved", "mode", own.Mode.String(), "fleet", control.Word(rec.Cluster))
+	n.feed.Add(control.Event{Kind: control.EventNode, What: own.Mode.String(), ID: n.id, Name: n.name, Detail: "fleet " + rec.Cluster})
 }
 
 // changedFleet drops everything that belonged to the fleet that was left.

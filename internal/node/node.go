@@ -100,6 +100,7 @@ type Node struct {
 	hub            *netio.Hub
 	server         *control.Server
 	board          *control.Board
+	feed           *control.Feed
 	metrics        *control.Metrics
 	http           *control.HTTP
 	page           *page.Page
@@ -166,6 +167,7 @@ type Node struct {
 	noise       noise
 	alerts      alerts
 	unheard     unheard
+	lastTold    lastTold // of what a person watches
 
 	// Read by any goroutine.
 	raftPorts    raftPorts
@@ -214,6 +216,8 @@ func Start(cfg Config) (n *Node, err error) {
 	n.noise.log = n.log
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.board = control.NewBoard(n.log)
+	n.feed = control.NewFeed()
+	n.board.Feed(n.feed)
 	n.metrics = control.NewMetrics(n.board, n.log)
 	defer func() {
 		if err != nil {

@@ -62,6 +62,7 @@ func (n *Node) startProvisioner() error {
 		Clear:    n.queueClears,
 		Means:    n.meansSeen,
 		HandOver: n.handQueueOver,
+		Tell:     n.tellQueue,
 		Logger:   n.log,
 	})
 	n.provisioner = p

@@ -97,6 +97,7 @@ func (n *Node) sayStart() {
 		attrs = append(attrs, "fleet-pin", n.pin.String())
 	}
 	n.log.Info("pace-node serves", attrs...)
+	n.feed.Add(control.Event{Kind: control.EventNode, What: "serves", ID: n.id, Name: n.name, Detail: "version " + version.Version + ", " + n.mode.Load().String() + " of fleet " + n.rec.Cluster})
 }
 
 func (n *Node) datagrams() <-chan netio.Received {

@@ -112,6 +112,8 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 			return nil, err
 		}
 		return encode(out)
+	case "watch":
+		return n.watch(ctx, p, r)
 	case "conditions":
 		return encode(control.ConditionList{V: control.DocumentVersion, View: n.pictured(), Conditions: n.board.List()})
 	case "audit":
@@ -133,7 +135,7 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 		m, _ := v.ByKey(p.Key)
 		return encode(v.Roster(m.ID))
 	}
-	return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("there is no status of %q", wire.Printable(r.What)), "node, cluster, conditions or audit")
+	return nil, wire.NewError(wire.CodeRefusedByRule, fmt.Sprintf("there is no status of %q", wire.Printable(r.What)), "node, cluster, conditions, audit or watch")
 }
 
 func (n *Node) nodeStatus(ctx context.Context) (json.RawMessage, error) {
@@ -214,9 +216,27 @@ func (n *Node) clusterStatus(ctx context.Context) (json.RawMessage, error) {
 	out := control.ClusterStatus{V: control.DocumentVersion, Cluster: v.Cluster(), Created: v.Created(), Leader: n.leaderDoc(), View: n.pictured(),
 		Members: []control.MemberStatus{}, PreApprove: []control.PreApproved{}, Settings: []control.Setting{}, Conditions: n.board.List()}
 	out.AgeMS = max(time.Now().UnixMilli()-int64(v.Created())*1000, 0)
-	heard := map[string]time.Time{}
-	var now time.Time
-	if err := n.ask(ctx, func(t time.Time) {
+	heard, now, err := n.heardAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for m := range v.Members() {
+		out.Members = append(out.Members, n.memberStatus(m, heard[m.ID], now))
+	}
+	for _, p := range v.PreApprovals() {
+		out.PreApprove = append(out.PreApprove, control.PreApproved{ID: p.ID, Key: p.Key.String(), Seat: p.Seat})
+	}
+	for _, row := range fleet.Settings {
+		value, _ := v.Setting(row.Name)
+		out.Settings = append(out.Settings, control.Setting{Name: row.Name, Value: value, Default: !v.SettingSet(row.Name)})
+	}
+	return encode(out)
+}
+
+// heardAll is when each member was last heard, and the time of that.
+func (n *Node) heardAll(ctx context.Context) (heard map[string]time.Time, now time.Time, err error) {
+	heard = map[string]time.Time{}
+	err = n.ask(ctx, func(t time.Time) {
 		now = t
 		for id, at := range n.lastHeard {
 			heard[id] = at
@@ -228,36 +248,26 @@ func (n *Node) clusterStatus(ctx context.Context) (json.RawMessage, error) {
 				}
 			}
 		}
-	}); err != nil {
-		return nil, err
+	})
+	return heard, now, err
+}
+
+// memberStatus is one member as it is shown; heard is when a word of it came last, zero: never.
+func (n *Node) memberStatus(m fleet.Member, heard, now time.Time) control.MemberStatus {
+	s := control.MemberStatus{ID: m.ID, Key: m.Key.String(), Name: m.Name, Labels: m.Labels, Role: string(m.Role), Platform: m.Platform, Version: m.Version,
+		Provisioning: provisioningText(m), Endpoints: m.Endpoints, Self: m.ID == n.id, Arrived: m.Arrived, Admitted: m.Admitted, AdmittedBy: m.AdmittedBy}
+	if m.Admitted > 0 {
+		s.AdmittedMS = max(time.Now().Unix()-m.Admitted, 0) * 1000
 	}
-	for m := range v.Members() {
-		s := control.MemberStatus{ID: m.ID, Key: m.Key.String(), Name: m.Name, Labels: m.Labels, Role: string(m.Role), Platform: m.Platform, Version: m.Version,
-			Provisioning: provisioningText(m), Endpoints: m.Endpoints, Self: m.ID == n.id, Arrived: m.Arrived, Admitted: m.Admitted, AdmittedBy: m.AdmittedBy}
-		if m.Admitted > 0 {
-			s.AdmittedMS = max(time.Now().Unix()-m.Admitted, 0) * 1000
-		}
-		switch {
-		case m.ID == n.id:
-			zero := int64(0)
-			s.HeardMS = &zero
-		case n.hub.ByKey(m.Key) != nil:
-			zero := int64(0)
-			s.HeardMS = &zero
-		case !heard[m.ID].IsZero():
-			ms := now.Sub(heard[m.ID]).Milliseconds()
-			s.HeardMS = &ms
-		}
-		out.Members = append(out.Members, s)
+	switch {
+	case m.ID == n.id, n.hub.ByKey(m.Key) != nil:
+		zero := int64(0)
+		s.HeardMS = &zero
+	case !heard.IsZero():
+		ms := now.Sub(heard).Milliseconds()
+		s.HeardMS = &ms
 	}
-	for _, p := range v.PreApprovals() {
-		out.PreApprove = append(out.PreApprove, control.PreApproved{ID: p.ID, Key: p.Key.String(), Seat: p.Seat})
-	}
-	for _, row := range fleet.Settings {
-		value, _ := v.Setting(row.Name)
-		out.Settings = append(out.Settings, control.Setting{Name: row.Name, Value: value, Default: !v.SettingSet(row.Name)})
-	}
-	return encode(out)
+	return s
 }
 
 func provisioningText(m fleet.Member) string {

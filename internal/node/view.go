@@ -44,6 +44,7 @@ func (n *Node) publish(time.Time) {
 	if old := n.leads.Load(); old == nil || *old != l {
 		n.leads.Store(&l)
 		if old == nil || old.id != l.id {
+			n.tellLeader(l)
 			next := make(chan struct{})
 			if was := n.elected.Swap(&next); was != nil {
 				close(*was)
@@ -116,6 +117,7 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 		clear(n.lastHeard)
 		clear(n.means.others)
 	}
+	n.tellFleet(n.looked, v)
 	n.looked = v
 	n.dissolving(now, b, v)
 	n.admitAwaited(now, v)

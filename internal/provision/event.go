@@ -111,9 +111,11 @@ func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAn
 		}
 		p.log.Debug("startup event", "id", e.Node, "verdict", v.String())
 		a := wire.StartupEventAnswer{Admitted: v.Enters()}
+		said := "heard"
 		if !a.Admitted {
-			a.Refused = v.String()
+			a.Refused, said = v.String(), "passed-over"
 		}
+		p.tell(TellStartup, said, e.Node, "component "+e.Component+", "+v.String())
 		answer(a)
 		p.after(now)
 	})
@@ -125,5 +127,6 @@ func (p *Provisioner) refuseEvent(id string, row EventCheck, answer func(wire.St
 		p.m.invalidEvents.Add(1)
 	}
 	p.log.Debug("startup event refused", "id", wire.Printable(id), "reason", string(row.Refusal))
+	p.post(func(time.Time) { p.tell(TellStartup, "refused", id, string(row.Refusal)) })
 	answer(wire.StartupEventAnswer{Refused: string(row.Refusal)})
 }

@@ -26,7 +26,7 @@ const (
 
 // Deps is what the leader's side is given.
 //
-// Post, Queue, Members, Info, Load, Record, Commit, Raise, Clear, Means and HandOver are the loop's: everything but Post is
+// Post, Queue, Members, Info, Load, Record, Commit, Raise, Clear, Means, HandOver and Tell are the loop's: everything but Post is
 // called only inside it, and must not wait. Call, Lease, MemberKey and Cluster are called from any goroutine.
 type Deps struct {
 	// Post runs a function on the node's event loop; now keeps its monotonic reading. It must run whatever is posted
@@ -65,7 +65,10 @@ type Deps struct {
 	// HandOver asks for another leader because this one has nothing to provision with: after each look that found nothing,
 	// while no machine is worked. nil: nobody is asked.
 	HandOver func(why string)
-	Logger   *slog.Logger // nil: none
+	// Tell is told what a person may want to watch as it happens: kind startup or run, what happened in a word, and the rest.
+	// nil: nobody is told.
+	Tell   func(kind, what, id, detail string)
+	Logger *slog.Logger // nil: none
 }
 
 // Provisioner is the leader's side. Its methods may be called from any goroutine.
@@ -156,7 +159,10 @@ func Start(ctx context.Context, cfg Config, deps Deps) (*Provisioner, error) {
 	for range cfg.Workers {
 		p.working.Go(p.work)
 	}
-	p.post(p.tick) // the first look at what there is to provision with
+	p.post(func(now time.Time) {
+		p.tell(TellStartup, "started", "", "component "+ComponentProvisioner)
+		p.tick(now) // the first look at what there is to provision with
+	})
 	return p, nil
 }
 
@@ -294,6 +300,21 @@ func (p *Provisioner) abandon(r *run) {
 func (p *Provisioner) forgetRun(r *run) {
 	if p.runs[r.job.ID] == r {
 		delete(p.runs, r.job.ID)
+	}
+}
+
+// What Tell is told of.
+const (
+	TellStartup = "startup"
+	TellRun     = "run"
+)
+
+// ComponentProvisioner is the component of the leader's side's own startup event.
+const ComponentProvisioner = "provisioner"
+
+func (p *Provisioner) tell(kind, what, id, detail string) {
+	if p.deps.Tell != nil {
+		p.deps.Tell(kind, what, id, detail)
 	}
 }
 
@@ -521,6 +542,7 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 			p.checkFailing()
 		}
 		p.log.Info("machine provisioned", "id", id, "digest", w.digest)
+		p.tell(TellRun, "provisioned", id, "")
 	}
 	if p.deps.Commit == nil {
 		p.deps.Record(id, rec)

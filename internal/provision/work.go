@@ -26,6 +26,7 @@ func (p *Provisioner) dispatch(now time.Time) {
 		w := p.idle[len(p.idle)-1]
 		p.idle = p.idle[:len(p.idle)-1]
 		p.busy.Add(1)
+		p.tell(TellRun, "begun", r.job.ID, fmt.Sprintf("attempt %d", r.job.Attempt))
 		w.hand <- r
 	}
 	for len(p.ready) < p.cfg.Load().Workers && p.probing < ProbesAtOnce {
@@ -179,8 +180,10 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 		return
 	case queue.OutcomeError:
 		p.log.Warn("machine was not provisioned", "id", id, "stage", string(res.Stage), "error", res.Error, "attempt", r.job.Attempt)
+		p.tell(TellRun, "failed", id, "stage "+string(res.Stage)+": "+res.Error)
 	default:
 		p.log.Info("cycle ended", "id", id, "outcome", res.Outcome.String())
+		p.tell(TellRun, res.Outcome.String(), id, "")
 	}
 	delete(p.awaiting, id)
 	if res.Outcome == queue.OutcomeSuccess {

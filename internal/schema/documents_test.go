@@ -70,6 +70,7 @@ var documents = []document{
 	doc[control.FollowList]("follow-list", "Who follows whom", "verb 18 Status `follows`; `/api/v1/follows` of `--admin-listen`"),
 	doc[control.Dashboard]("dashboard", "Address of the web page", "verb 18 Status `dashboard`, to this machine's own administrators; `pacectl dashboard --json`"),
 	doc[page.SessionDocument]("page-session", "Session of the web page", "`/api/v1/session` of `--admin-listen`"),
+	doc[control.WatchStatus]("watch-status", "What happens", "verb 18 Status `watch`; `pacectl watch --json`"),
 	doc[control.AuditList]("audit-list", "Audit", "verb 18 Status `audit`; `pacectl audit --json`"),
 	doc[control.EnrollList]("enroll-list", "Waiting list", "verb 11 EnrollControl list: answer; `pace-node --enroll-list --json`, `pacectl enroll list --json`"),
 	doc[control.MemberList]("member-list", "Members", "`pacectl member list --json`"),
@@ -143,6 +144,7 @@ var fields = map[string]func(*Node){
 	"control.QueueList.V": version, "control.QueueShow.V": version, "control.HelperRun.V": version, "control.Done.V": version,
 	"control.FailureDocument.V": version, "control.Surfaces.V": version, "control.ServiceChange.V": version, "control.RecoverPreview.V": version,
 	"control.Dashboard.V": version, "control.FollowList.V": version, "page.SessionDocument.V": version,
+	"control.WatchStatus.V": version, "control.Event.Kind": words(control.EventKinds...),
 
 	"control.DoctorReport.V": version, "control.NodeFacts.V": version, "control.DoctorReport.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String), "control.DoctorFinding.Verdict": enum(doctor.Verdicts(), doctor.Verdict.String),
 

@@ -200,6 +200,7 @@ func TestDocumentsOfARunningFleet(t *testing.T) {
 			check(t, "node-status", f.run(n, 0, "node"))
 			check(t, "cluster-status", f.run(n, 0, "--cluster-status"))
 			check(t, "audit-list", f.run(n, 0, "audit"))
+			check(t, "watch-status", f.run(n, 0, "watch"))
 			check(t, "member-list", f.run(n, 0, "member", "list"))
 			check(t, "member-show", f.run(n, 0, "member", "show", "birch"))
 			check(t, "condition-list", f.call(n, control.Peer{Local: true}, wire.VerbStatus, wire.StatusRequest{What: "conditions"}))

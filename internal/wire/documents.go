@@ -113,10 +113,11 @@ type WorkAnswer struct {
 
 // StatusRequest is the request of Status.
 type StatusRequest struct {
-	What     string `json:"what"`               // node, cluster, conditions, audit, stale, follows; recover, backup, dashboard to this machine's administrators
+	What     string `json:"what"`               // node, cluster, conditions, audit, stale, follows, watch; recover, backup, dashboard to this machine's administrators
 	Offset   uint64 `json:"offset,omitempty"`   // backup: of the part
 	Revision uint64 `json:"revision,omitempty"` // backup: of which state a part behind the first is; agreement: the entry of the log
 	ForMS    int64  `json:"for_ms,omitempty"`   // stale: how long a member has been silent at least
+	After    uint64 `json:"after,omitempty"`    // watch: the event behind which to tell
 }
 
 // ClusterRequest is the request of Cluster.
