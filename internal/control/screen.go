@@ -258,11 +258,14 @@ func eventPart(events []Event) part {
 	p := part{head: row{"EVENTS", toneHead}, share: 3, last: true}
 	for i := range events {
 		e := &events[i]
-		who := Word(e.Name)
-		if e.Name == "" {
-			who = short(e.ID)
+		columns := []column{{time.Unix(e.At, 0).Format(time.TimeOnly), 8}, {Word(e.Kind), 9}, {Word(e.What), 11}}
+		switch {
+		case e.Name != "":
+			columns = append(columns, column{Word(e.Name), nameColumn})
+		case e.ID != "":
+			columns = append(columns, column{short(e.ID), nameColumn})
 		}
-		p.rows = append(p.rows, row{columnsOf(column{time.Unix(e.At, 0).Format(time.TimeOnly), 8}, column{Word(e.Kind), 9}, column{Word(e.What), 11}, column{who, nameColumn}, column{Sentence(e.Detail), 0}), eventTone(e)})
+		p.rows = append(p.rows, row{columnsOf(append(columns, column{Sentence(e.Detail), 0})...), eventTone(e)})
 	}
 	return p
 }
