@@ -130,3 +130,18 @@ func (p *Provisioner) refuseEvent(id string, row EventCheck, answer func(wire.St
 	p.post(func(time.Time) { p.tell(TellStartup, "refused", id, string(row.Refusal)) })
 	answer(wire.StartupEventAnswer{Refused: string(row.Refusal)})
 }
+
+// What Tell is told of.
+const (
+	TellStartup = "startup"
+	TellRun     = "run"
+)
+
+// ComponentProvisioner is the component of the leader's side's own startup event.
+const ComponentProvisioner = "provisioner"
+
+func (p *Provisioner) tell(kind, what, id, detail string) {
+	if p.deps.Tell != nil {
+		p.deps.Tell(kind, what, id, detail)
+	}
+}

@@ -303,21 +303,6 @@ func (p *Provisioner) forgetRun(r *run) {
 	}
 }
 
-// What Tell is told of.
-const (
-	TellStartup = "startup"
-	TellRun     = "run"
-)
-
-// ComponentProvisioner is the component of the leader's side's own startup event.
-const ComponentProvisioner = "provisioner"
-
-func (p *Provisioner) tell(kind, what, id, detail string) {
-	if p.deps.Tell != nil {
-		p.deps.Tell(kind, what, id, detail)
-	}
-}
-
 // keepTime wakes the loop for the next round, hold or due machine.
 func (p *Provisioner) keepTime() {
 	timer := time.NewTimer(time.Hour)
