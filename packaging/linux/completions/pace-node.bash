@@ -38,7 +38,7 @@ _pacectl() {
 		return 0
 	fi
 	if [ ${#words[@]} -eq 0 ]; then
-		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release audit doctor dashboard' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release watch audit doctor' -- "$cur")
 		return 0
 	fi
 	[ ${#words[@]} -eq 1 ] || return 0
