@@ -28,9 +28,9 @@ func main() {
 }
 
 func run(h host.Host, argv []string, stdout, stderr io.Writer, guard *upgrade.Guard) int {
-	parse, help, tool := config.Parse, config.Help, false
-	if config.IsTool(argv[0]) {
-		parse, help, tool = config.ParseTool, func(w io.Writer) error { _, err := io.WriteString(w, control.ToolHelp()); return err }, true
+	parse, tool := config.Parse, config.IsTool(argv[0])
+	if tool {
+		parse = config.ParseTool
 	}
 	cfg, call, err := parse(argv[1:], os.LookupEnv, h.StoredSettings, os.ReadFile)
 	if err != nil {
@@ -43,7 +43,14 @@ func run(h host.Host, argv []string, stdout, stderr io.Writer, guard *upgrade.Gu
 	switch call.Name {
 	case "help":
 		var text strings.Builder
-		if err = help(&text); err == nil {
+		if !tool {
+			err = config.Help(&text)
+		} else if page, unknown := control.ToolHelp(call.Words); unknown != nil {
+			return control.PrintFailure(unknown, cfg.JSON, tool, stdout, stderr)
+		} else {
+			text.WriteString(page)
+		}
+		if err == nil {
 			err = say(stdout, text.String(), cfg.JSON)
 		}
 	case "version":

@@ -198,14 +198,17 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 	}
 	if tool && call.Name == "" {
 		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); len(call.Words) > 0 && call.Words[0] == "help" {
-			call = VerbCall{Name: "help"} // a person's first try
+			call = VerbCall{Name: "help", Words: call.Words[1:]} // a person's first try
 		}
 		var err error
-		if call.Flags, err = wordFlags(call.Words, typed); err != nil {
+		if call.Name == ToolVerb {
+			call.Flags, err = wordFlags(call.Words, typed)
+		}
+		if err != nil {
 			return nil, call, err
 		}
 	} else if tool && call.Name == "help" {
-		// a word beside it is what the person wants to know about; one page holds them all
+		call.Words = set.Args() // what the person wants to know about
 	} else if call.Name == "check-arguments" {
 		call.Words = set.Args()
 	} else if set.NArg() > 0 {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,6 +16,8 @@ const (
 	WordPass   = "passphrase-file"
 	WordKey    = "key"
 	WordStale  = "stale-for"
+	WordSince  = "since"
+	WordLimit  = "limit"
 )
 
 // WordFlag is a flag of some words of pacectl. Beside any other word it is refused: a verb would do what it was asked not
@@ -42,6 +45,10 @@ var WordFlags = []WordFlag{
 		Help: "the release key: to sign, the file of the secret one; to verify, the public one or its file", Check: checkPath},
 	{Name: WordStale, Metavar: "DURATION", Of: [][]string{{"member", "stale"}, {"member", "forget"}}, Why: "which are about members that were silent for long",
 		Help: "not heard for so long, such as 720h; with member forget every learner that was not, after a preview", Check: checkSpan},
+	{Name: WordSince, Metavar: "DURATION", Of: [][]string{{"audit"}}, Why: "which is about what was done",
+		Help: "what was done in the last so long, such as 24h", Check: checkSpan},
+	{Name: WordLimit, Metavar: "NUMBER", Of: [][]string{{"audit"}}, Why: "which may be long",
+		Help: "the newest so many", Check: checkCount},
 }
 
 // Words names the words that a flag belongs to.
@@ -85,6 +92,13 @@ func wordFlags(words []string, typed map[string]*[]string) (map[string]string, e
 		out[f.Name] = values[0]
 	}
 	return out, nil
+}
+
+func checkCount(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 {
+		return fmt.Errorf("a number of at least 1")
+	}
+	return nil
 }
 
 func checkSpan(s string) error {

@@ -421,6 +421,11 @@ type AuditEntry struct {
 	Did      string `json:"did"`
 	What     string `json:"what"`
 	Revision uint64 `json:"revision"`
+	// Subject is the id of the machine that it was done to, ByName and Name are what that machine and the one it was done
+	// at are called now; each is left out where there is none.
+	Subject string `json:"subject,omitempty"`
+	ByName  string `json:"by_name,omitempty"`
+	Name    string `json:"name,omitempty"`
 }
 
 // AuditList is the answer of Status "audit", oldest first.
@@ -428,6 +433,7 @@ type AuditList struct {
 	V       int          `json:"v"`
 	View    View         `json:"view"`
 	Entries []AuditEntry `json:"entries"`
+	LeftOut int          `json:"left_out,omitempty"` // entries that were not asked for
 }
 
 // QueueEntry is one machine in the provisioning queue.

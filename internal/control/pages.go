@@ -41,6 +41,9 @@ func ToolManPage() string {
 		}
 		l.add(".TP\n.B pacectl %s", roff.Replace(v.synopsis()))
 		l.add("%s.", roff.Replace(v.about))
+		if more := helpOf(&v).More; more != "" {
+			l.add("%s", roff.Replace(more))
+		}
 	}
 	l.add(".SH OPTIONS")
 	for i := range config.Options {
@@ -164,6 +167,11 @@ func bashCompletion() string {
 	l.add(`		mapfile -t COMPREPLY < <(compgen -W '%s' -- "$cur")`, strings.Join(firstWords(), " "))
 	l.add("		return 0")
 	l.add("	fi")
+	l.add(`	case "${words[*]}" in`)
+	l.add("	%s)", quotedAll(ofMachines(), "|"))
+	l.add(`		mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" completion machines 2>/dev/null)" -- "$cur")`)
+	l.add("		return 0 ;;")
+	l.add("	esac")
 	l.add("	[ ${#words[@]} -eq 1 ] || return 0")
 	l.add(`	case ${words[0]} in`)
 	for _, first := range firstWords() {
@@ -171,6 +179,7 @@ func bashCompletion() string {
 			l.add(`	%s) mapfile -t COMPREPLY < <(compgen -W '%s' -- "$cur") ;;`, first, strings.Join(second, " "))
 		}
 	}
+	l.add(`	completion) mapfile -t COMPREPLY < <(compgen -W 'bash zsh fish powershell' -- "$cur") ;;`)
 	l.add("	esac")
 	l.add("}")
 	l.add("")
@@ -214,18 +223,40 @@ func zshCompletion() string {
 			l.add("		%s \\", quoted(zshOption(o)))
 		}
 	}
-	l.add("		'1: :->first' '2: :->second' '*:: :'")
+	for i := range config.WordFlags {
+		f := &config.WordFlags[i]
+		row := fmt.Sprintf("--%s[%s]", f.Name, zshText.Replace(f.Help))
+		if f.Metavar != "" {
+			row = fmt.Sprintf("--%s=[%s]:%s:", f.Name, zshText.Replace(f.Help), f.Metavar)
+		}
+		if f.Metavar == "FILE" {
+			row += "_files"
+		}
+		l.add("		%s \\", quoted(row))
+	}
+	l.add("		'1: :->first' '2: :->second' '3: :->third' '*:: :'")
 	l.add("	case $state in")
 	l.add("	first)")
 	l.add("		first=(%s)", strings.Join(firstWords(), " "))
 	l.add("		compadd -a first ;;")
 	l.add("	second)")
 	l.add("		case $line[1] in")
+	l.add("		completion) second=(bash zsh fish powershell) ;;")
+	for _, of := range ofMachines() {
+		if !strings.Contains(of, " ") {
+			l.add(`		%s) second=(${(f)"$(pacectl completion machines 2>/dev/null)"}) ;;`, of)
+		}
+	}
 	for _, first := range firstWords() {
 		if second := secondWords(first); second != nil {
 			l.add("		%s) second=(%s) ;;", first, strings.Join(second, " "))
 		}
 	}
+	l.add("		esac")
+	l.add("		compadd -a second ;;")
+	l.add("	third)")
+	l.add(`		case "$line[1] $line[2]" in`)
+	l.add(`		%s) second=(${(f)"$(pacectl completion machines 2>/dev/null)"}) ;;`, quotedAll(ofMachines(), "|"))
 	l.add("		esac")
 	l.add("		compadd -a second ;;")
 	l.add("	esac")
@@ -282,10 +313,30 @@ func fishToolCompletion() string {
 		l.add("complete -c pacectl -n %s -a %s -d %s",
 			quoted("__fish_seen_subcommand_from "+first+"; and not __fish_seen_subcommand_from "+strings.Join(secondWords(first), " ")), second, quoted(v.about))
 	}
+	l.add("complete -c pacectl -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish powershell'")
+	for _, of := range ofMachines() {
+		first, second, two := strings.Cut(of, " ")
+		seen := "__fish_seen_subcommand_from " + first
+		if two {
+			seen += "; and __fish_seen_subcommand_from " + second
+		}
+		l.add("complete -c pacectl -n %s -a '(pacectl completion machines 2>/dev/null)'", quoted(seen))
+	}
 	for i := range config.Options {
 		if o := &config.Options[i]; o.Tool {
 			l.add("%s", fishOption("pacectl", o))
 		}
+	}
+	for i := range config.WordFlags {
+		f := &config.WordFlags[i]
+		value := ""
+		if f.Metavar != "" {
+			value = " -x"
+		}
+		if f.Metavar == "FILE" {
+			value = " -r -F"
+		}
+		l.add("complete -c pacectl -l %s%s -d %s", f.Name, value, quoted(f.Help))
 	}
 	return l.String()
 }

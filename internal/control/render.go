@@ -388,7 +388,7 @@ func (d *AuditList) finish() {
 	d.Entries = orEmpty(d.Entries)
 }
 
-// Text is a line an entry: when, revision, what was done, by whom, to what.
+// Text is a line an entry: when, revision, what was done, by whom, to what. By whom is a key: names may change hands.
 func (d *AuditList) Text() string {
 	d.finish()
 	var l lines
@@ -399,6 +399,9 @@ func (d *AuditList) Text() string {
 		l.add("(a learner does not hold the record: ask a voter, pacectl audit --scheduler=HOST)")
 	default:
 		l.add("(nothing recorded)")
+	}
+	if d.LeftOut > 0 {
+		l.add("note: %s left out", countText(d.LeftOut, "entry is", "entries are"))
 	}
 	for _, e := range d.Entries {
 		l.words(date(e.At), strconv.FormatUint(e.Revision, 10), Word(e.Did), Word(e.By), Sentence(e.What))

@@ -65,15 +65,17 @@ const redirects = 2
 
 // runner carries out one verb.
 type runner struct {
-	cfg    config.Config
-	deps   RunDeps
-	stdout io.Writer // of the verbs that go on; the others return a document
-	stderr io.Writer
-	said   map[string]bool   // leaders that a person was told of
-	tool   bool              // pacectl: words may be names and prefixes
-	flags  map[string]string // config.WordFlags beside the words
-	client *Client
-	socket bool
+	cfg     config.Config
+	deps    RunDeps
+	stdout  io.Writer // of the verbs that go on; the others return a document
+	stderr  io.Writer
+	said    map[string]bool // leaders that a person was told of
+	began   time.Time
+	scripts map[string]func() string // completions
+	tool    bool                     // pacectl: words may be names and prefixes
+	flags   map[string]string        // config.WordFlags beside the words
+	client  *Client
+	socket  bool
 }
 
 // verb is one row of the table of verbs.
@@ -133,9 +135,10 @@ var verbs = []verb{
 	{"", "release sign", false, "REPOSITORY VERSION", 2, 2, "sign a version of a release repository", (*runner).releaseSign},
 	{"", "release verify", false, "REPOSITORY VERSION", 2, 2, "check a version's signature and each of its programs", (*runner).releaseVerify},
 	{"", "watch", false, "", 0, 0, "what happens in the fleet, live, until it is interrupted; with --json one picture", (*runner).watch},
-	{"", "audit", false, "", 0, 0, "who did what in this fleet", (*runner).audit},
+	{"", "audit", false, "[MACHINE]", 0, 1, "who did what in this fleet, or what was done at or to one machine", (*runner).audit},
 	{"", "doctor", false, "[HOST]", 0, 1, "what is wrong with this machine, or, from here, with another one; status 1 if something is", (*runner).doctor},
 	{"", "dashboard", false, "", 0, 0, "an address that opens the web page for changes, once", (*runner).dashboard},
+	{"", "completion", false, "bash|zsh|fish|powershell", 1, 1, "what a shell reads to complete words, flags and machines", (*runner).completion},
 }
 
 // Run carries out one verb, typed as a flag of pace-node or as words of pacectl,
@@ -144,7 +147,7 @@ var verbs = []verb{
 // to stderr. VerbCalls that need no node (version, help, check-arguments) are the
 // command's own.
 func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, stderr io.Writer, deps RunDeps) int {
-	r := &runner{cfg: cfg, deps: deps, stdout: stdout, stderr: stderr, said: map[string]bool{}, tool: call.Name == config.ToolVerb, flags: call.Flags}
+	r := &runner{cfg: cfg, deps: deps, stdout: stdout, stderr: stderr, said: map[string]bool{}, began: time.Now(), scripts: completions, tool: call.Name == config.ToolVerb, flags: call.Flags}
 	doc, err := r.do(ctx, call)
 	if r.client != nil {
 		r.client.Close()
@@ -167,6 +170,7 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 	if f.Remedy == silentRemedy && deps.Silent != nil {
 		f.Remedy = deps.Silent(ctx)
 	}
+	f.Remedy = nextCommand(f, call)
 	return printFailure(f, cfg.JSON, r.tool, stdout, stderr)
 }
 
@@ -174,7 +178,13 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 // the way Run prints a verb's, and returns the exit status. tool says that the
 // program was called pacectl.
 func PrintFailure(err error, asJSON, tool bool, stdout, stderr io.Writer) int {
-	return printFailure(failureOf(err, false), asJSON, tool, stdout, stderr)
+	f := failureOf(err, false)
+	call := config.VerbCall{}
+	if tool {
+		call.Name = config.ToolVerb
+	}
+	f.Remedy = nextCommand(f, call)
+	return printFailure(f, asJSON, tool, stdout, stderr)
 }
 
 func printFailure(f *Failure, asJSON, tool bool, stdout, stderr io.Writer) int {
@@ -318,34 +328,6 @@ func firstWords() []string {
 	return out
 }
 
-// ToolHelp lists pacectl's words, a line a verb, and its flags.
-func ToolHelp() string {
-	var l lines
-	l.add("pacectl: what an operator asks of pace-node. MACHINE is a name where it is unique, an id, or the start of one id.\n")
-	for _, v := range verbs {
-		if v.words != "" {
-			l.column("pacectl "+v.synopsis(), v.about)
-		}
-	}
-	l.add("")
-	for i := range config.Options {
-		if o := &config.Options[i]; o.Tool {
-			l.column(typed(o), o.Help)
-		}
-	}
-	for _, v := range config.Verbs {
-		if v.Tool() {
-			l.column("--"+v.Name, v.Help)
-		}
-	}
-	l.add("")
-	for i := range config.WordFlags {
-		f := &config.WordFlags[i]
-		l.column(typedWord(f), fmt.Sprintf("%s [%s]", f.Help, f.Words()))
-	}
-	return l.String()
-}
-
 // synopsis is how a verb's words are typed, with the flags that belong to them.
 func (v *verb) synopsis() string {
 	out := strings.TrimSpace(v.words + " " + v.args)
@@ -409,15 +391,20 @@ func (r *runner) dialScheduler(ctx context.Context, endpoint string) error {
 // the others have elected another.
 func (r *runner) call(ctx context.Context, v wire.Verb, payload []byte) ([]byte, error) {
 	for began := time.Now(); ; {
+		done := r.busy("asking " + r.asked())
 		b, err, again := r.follow(ctx, v, payload, r.said)
+		done()
 		if !again || time.Since(began)+electionStep > r.deps.Election {
 			return b, err
 		}
+		done = r.busy("waiting until the fleet has a leader")
 		select {
 		case <-ctx.Done():
+			done()
 			return nil, err
 		case <-time.After(electionStep):
 		}
+		done()
 		r.client.Close()
 		r.client = nil
 	}

@@ -427,7 +427,7 @@ func TestHostileAnswersToVerbs(t *testing.T) {
 
 func TestToolHelp(t *testing.T) {
 	for _, v := range verbs {
-		if v.words != "" && !strings.Contains(ToolHelp(), "pacectl "+v.words) {
+		if v.words != "" && !strings.Contains(wholeHelp(), "pacectl "+v.words) {
 			t.Errorf("no %s in the help", v.words)
 		}
 		if v.flag != "" && !slices.ContainsFunc(config.Verbs, func(c config.Verb) bool { return c.Name == v.flag && (c.Metavar != "") == (v.most != 0) }) {
@@ -447,7 +447,7 @@ func TestToolHelp(t *testing.T) {
 func TestPrintFailure(t *testing.T) {
 	var out, errs bytes.Buffer
 	err := &config.RefusedError{Where: "the command line", Key: "--listen", Why: "no port", Remedy: "say [host]:port"}
-	if exit := PrintFailure(err, false, false, &out, &errs); exit != 78 || out.Len() != 0 || !strings.HasPrefix(errs.String(), "pace-node: the command line: --listen: no port") || !strings.HasSuffix(errs.String(), "\nremedy: say [host]:port\n") {
+	if exit := PrintFailure(err, false, false, &out, &errs); exit != 78 || out.Len() != 0 || !strings.HasPrefix(errs.String(), "pace-node: the command line: --listen: no port") || !strings.HasSuffix(errs.String(), "\nremedy: say [host]:port, pace-node --help lists every setting\n") {
 		t.Errorf("%d %q %q", exit, &out, &errs)
 	}
 	if strings.Count(errs.String(), "say [host]:port") != 1 {
@@ -455,7 +455,7 @@ func TestPrintFailure(t *testing.T) {
 	}
 	out.Reset()
 	errs.Reset()
-	if exit := PrintFailure(&inUse{}, false, true, &out, &errs); exit != 1 || errs.String() != "pacectl: it is in use\nremedy: stop the other one\n" {
+	if exit := PrintFailure(&inUse{}, false, true, &out, &errs); exit != 1 || errs.String() != "pacectl: it is in use\nremedy: stop the other one, pacectl doctor looks for what is wrong on this machine\n" {
 		t.Errorf("an error that knows its remedy: %d %q", exit, &errs)
 	}
 	errs.Reset()

@@ -113,11 +113,6 @@ func (r *runner) clusterStatus(ctx context.Context, _ []string) (Printable, erro
 	return &d, err
 }
 
-func (r *runner) audit(ctx context.Context, _ []string) (Printable, error) {
-	d, err := status[AuditList](r, ctx, "audit")
-	return &d, err
-}
-
 // enroll asks one operation of EnrollControl.
 func (r *runner) enroll(ctx context.Context, op wire.ControlOp, argument []byte) (Printable, error) {
 	c := wire.EnrollControl{Op: op, Argument: argument}

@@ -14,6 +14,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/follow"
 	"pace-node/internal/formation"
+	"pace-node/internal/identity"
 	"pace-node/internal/statedir"
 	"pace-node/internal/version"
 	"pace-node/internal/wire"
@@ -118,9 +119,17 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 		return encode(control.ConditionList{V: control.DocumentVersion, View: n.pictured(), Conditions: n.board.List()})
 	case "audit":
 		out := control.AuditList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.AuditEntry{}}
-		for _, e := range n.view.Load().Audit() {
+		v := n.view.Load()
+		for _, e := range v.Audit() {
 			what := strings.TrimSpace(e.Subject + " " + e.Detail)
-			out.Entries = append(out.Entries, control.AuditEntry{At: e.At, By: e.By, Did: e.What, What: what, Revision: e.Revision})
+			a := control.AuditEntry{At: e.At, By: e.By, Did: e.What, What: what, Revision: e.Revision, Subject: e.Subject}
+			if key, err := identity.ParsePublicKey(e.By); err == nil {
+				m, _ := v.ByKey(key)
+				a.ByName = m.Name
+			}
+			m, _ := v.Member(e.Subject)
+			a.Name = m.Name
+			out.Entries = append(out.Entries, a)
 		}
 		return encode(out)
 	}

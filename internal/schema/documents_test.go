@@ -78,6 +78,7 @@ var documents = []document{
 	doc[control.QueueList]("queue-list", "Queue", "verb 1A Queue `list`; `pacectl queue list --json`"),
 	doc[control.QueueShow]("queue-show", "Machine of the queue", "verb 1A Queue `show`, `history`; `pacectl queue show MACHINE --json`, `pacectl queue history MACHINE --json`"),
 	doc[control.HelperRun]("helper-run", "Trial of the helper", "verb 1A Queue `run-helper`; `pacectl queue run-helper MACHINE --json`"),
+	doc[control.CompletionScript]("completion", "Completion", "`pacectl completion SHELL --json`"),
 	doc[control.Surfaces]("surfaces", "Surfaces", "`pace-node --print-surfaces --json`"),
 	doc[control.ServiceChange]("service-change", "Change of the service", "`pace-node --install-service --json`, `pace-node --uninstall-service --json`"),
 	doc[control.Done]("done", "Done", "what every verb that changes something prints with `--json`; verb 11 EnrollControl and verb 1A Queue: answer of their changes"),

@@ -33,14 +33,19 @@ _pacectl() {
 	done
 	COMPREPLY=()
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file= --key= --stale-for=' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file= --key= --stale-for= --since= --limit=' -- "$cur")
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 		return 0
 	fi
 	if [ ${#words[@]} -eq 0 ]; then
-		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release watch audit doctor' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release watch audit doctor completion' -- "$cur")
 		return 0
 	fi
+	case "${words[*]}" in
+	'fleet transfer'|'member demote'|'member show'|'member forget'|'queue show'|'queue history'|'queue retry'|'queue drop'|'queue reprovision'|'queue run-helper'|'audit')
+		mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" completion machines 2>/dev/null)" -- "$cur")
+		return 0 ;;
+	esac
 	[ ${#words[@]} -eq 1 ] || return 0
 	case ${words[0]} in
 	fleet) mapfile -t COMPREPLY < <(compgen -W 'status transfer leave recover accept backup restore set' -- "$cur") ;;
@@ -48,6 +53,7 @@ _pacectl() {
 	member) mapfile -t COMPREPLY < <(compgen -W 'admit demote list show stale forget' -- "$cur") ;;
 	queue) mapfile -t COMPREPLY < <(compgen -W 'list show history retry drop reprovision pause resume run-helper' -- "$cur") ;;
 	release) mapfile -t COMPREPLY < <(compgen -W 'key new sign verify' -- "$cur") ;;
+	completion) mapfile -t COMPREPLY < <(compgen -W 'bash zsh fish powershell' -- "$cur") ;;
 	esac
 }
 
