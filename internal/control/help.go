@@ -54,6 +54,7 @@ var Helps = []HelpRow{
 	{"release verify", "", []string{"pacectl release verify FILE 1.2.3 --key=FILE"}},
 	{"watch", "On a terminal it is one picture that is drawn anew each second; written to a file or a pipe, a line an event: date, kind, what, id, name, severity, detail. Ctrl-C ends it.", []string{"pacectl watch", "pacectl watch --json", "pacectl watch --scheduler=HOST"}},
 	{"audit", "By is the key of the machine at which it was typed.", []string{"pacectl audit", "pacectl audit MACHINE", "pacectl audit --since=24h --limit=20"}},
+	{"dashboard", "The address is for whoever typed this: it opens the page once, within minutes.", []string{"pacectl dashboard"}},
 	{"doctor", "", []string{"pacectl doctor", "pacectl doctor HOST"}},
 	{"completion", "It is read by the shell where that starts; packages bring it for bash, zsh and fish.", []string{"pacectl completion bash > /etc/bash_completion.d/pacectl", "pacectl completion zsh", "pacectl completion fish", "pacectl completion powershell | Out-String | Invoke-Expression"}},
 }

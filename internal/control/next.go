@@ -20,7 +20,7 @@ type NextRow struct {
 var Nexts = []NextRow{
 	{codeUsage, ""}, // the help of what was typed
 	{"configuration", "pace-node --help lists every setting"},
-	{codeNobody, "pacectl doctor says what is wrong here"},
+	{CodeNobody, "pacectl doctor says what is wrong here"},
 	{"not-leader", "pacectl fleet status shows who leads"},
 	{"busy", "pacectl fleet status shows how it stands"},
 	{"", "pacectl doctor looks for what is wrong on this machine"},

@@ -98,7 +98,7 @@ func TestEveryVerbAnswersInJSON(t *testing.T) {
 			check(name+", refused", refused(wire.CodeRefusedByRule), call, config.Config{}, config.ExitRefused)
 			check(name+", too early", refused(wire.CodeBusy), call, config.Config{}, config.ExitNobody)
 			check(name+", of another version", refused(wire.CodeUnknownVerb), call, config.Config{}, config.ExitFailed)
-			if slices.Contains([]string{"fleet leave", "fleet recover", "fleet accept"}, name) {
+			if slices.Contains([]string{"fleet leave", "fleet recover", "fleet accept", "dashboard"}, name) {
 				check(name+" at another machine", nodes{}, call, config.Config{Scheduler: "10.1.0.9:6674"}, config.ExitUsage)
 				continue
 			}

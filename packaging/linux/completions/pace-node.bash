@@ -38,7 +38,7 @@ _pacectl() {
 		return 0
 	fi
 	if [ ${#words[@]} -eq 0 ]; then
-		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release watch audit doctor completion' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'identity node fleet enroll member queue release watch audit doctor dashboard completion' -- "$cur")
 		return 0
 	fi
 	case "${words[*]}" in

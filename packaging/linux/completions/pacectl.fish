@@ -1,6 +1,6 @@
 # Made from the tables of options and of verbs by make docs; do not edit.
 complete -c pacectl -f
-complete -c pacectl -n __fish_use_subcommand -a 'identity node fleet enroll member queue release watch audit doctor completion'
+complete -c pacectl -n __fish_use_subcommand -a 'identity node fleet enroll member queue release watch audit doctor dashboard completion'
 complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status transfer leave recover accept backup restore set' -a status -d 'the fleet, its members, settings and conditions'
 complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status transfer leave recover accept backup restore set' -a transfer -d 'have another voter lead the fleet: the one named, or any'
 complete -c pacectl -n '__fish_seen_subcommand_from fleet; and not __fish_seen_subcommand_from status transfer leave recover accept backup restore set' -a leave -d 'take this machine out of its fleet, or give up what it asks; its key is not revoked'
