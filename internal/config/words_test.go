@@ -18,6 +18,8 @@ var wantWordFlags = map[string]struct {
 	"passphrase-file": {[]string{"fleet backup", "fleet restore", "release key", "release sign"}, true},
 	"key":             {[]string{"release sign", "release verify"}, true},
 	"stale-for":       {[]string{"member stale", "member forget"}, true},
+	"since":           {[]string{"audit"}, true},
+	"limit":           {[]string{"audit"}, true},
 }
 
 func checkWordFlags() error {
@@ -35,7 +37,7 @@ func checkWordFlags() error {
 				return fmt.Errorf("--%s is not taken by %q", f.Name, w)
 			}
 		}
-		if f.Takes([]string{"audit"}) || f.Takes(nil) {
+		if f.Takes([]string{"node"}) || f.Takes(nil) {
 			return fmt.Errorf("--%s is taken by any words", f.Name)
 		}
 	}
@@ -53,6 +55,7 @@ func TestWordFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"fleet", "status", "--force"}, {"member", "list", "--yes=" + fleA}, {"member", "stale", "--stale-for=1s"}, {"member", "forget", "--stale-for=soon"}, {"--yes=" + fleA}, {"fleet", "leave", "--force=no"},
 		{"fleet", "leave", "--yes=a b"}, {"fleet", "leave", "--yes=" + fleA, "--yes=" + fleA}, {"fleet", "leave", "--yes"},
+		{"audit", "--limit=0"}, {"audit", "--limit=some"}, {"audit", "--since=1s"}, {"audit", "--since=-24h"}, {"node", "--limit=2"},
 	} {
 		var usage *UsageError
 		if _, _, err := (sources{tool: true, args: args}).parse(); !errors.As(err, &usage) || usage.Remedy == "" {
@@ -72,7 +75,7 @@ func TestMutationWordFlags(t *testing.T) {
 				f.Metavar += map[bool]string{true: "X", false: ""}[f.Metavar == ""]
 				f.Of = f.Of[:0]
 			},
-			"words": func(f *WordFlag) { f.Of = [][]string{{"audit"}} },
+			"words": func(f *WordFlag) { f.Of = [][]string{{"node"}} },
 		} {
 			old := WordFlags[i]
 			change(&WordFlags[i])

@@ -7,8 +7,8 @@ import (
 	"pace-node/internal/config"
 )
 
-// commandIn is a command that a remedy names.
-var commandIn = regexp.MustCompile(`\b(pacectl|pace-node) (--?)?[a-z]|\bsudo [a-z]`)
+// commandIn is a command that a remedy names, or a flag of the one that was typed.
+var commandIn = regexp.MustCompile(`\b(pacectl|pace-node) (--?)?[a-z]|\bsudo [a-z]|(^|[\s(])--[a-z]`)
 
 // NextRow is the command that comes after a failure whose remedy names none, by the failure's code.
 type NextRow struct {
@@ -38,8 +38,11 @@ func nextCommand(f *Failure, call config.VerbCall) string {
 			break
 		}
 	}
-	if f.Code == codeUsage {
+	switch {
+	case f.Code == codeUsage:
 		next = helpCommand(call) + " shows how it is typed"
+	case f.Exit == config.ExitRefused: // by a rule that the reason names: what is wrong is not the machine
+		next = helpCommand(call) + " says more"
 	}
 	if f.Remedy == "" {
 		return next

@@ -49,7 +49,7 @@ func unknownMachine(word, what, lister string, machines []Machine) *Failure {
 		names = append(names, m.Name, m.ID)
 	}
 	if n := nearest(word, names); n != "" {
-		remedy = "did you mean " + Word(n) + "?"
+		remedy = "did you mean " + Word(n) + "? " + lister + " shows all"
 	}
 	return &Failure{Code: codeUnknown, Exit: config.ExitRefused, Reason: fmt.Sprintf("%q is no machine of %s", word, what), Remedy: remedy}
 }
