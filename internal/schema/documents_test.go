@@ -162,7 +162,7 @@ var fields = map[string]func(*Node){
 	"control.SurfaceRow.Scope":         words(config.ScopeLoopback, config.ScopeSegment, config.ScopeNetwork),
 	"control.EnrollRow.Decision":       words(control.DecisionWaiting, control.DecisionApproved, control.DecisionAuto, control.DecisionRejected),
 	"wire.WorkRequest.Step":            words(wire.StepInventory, wire.StepConfigure, wire.StepRestart, wire.StepShutdown),
-	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit", "recover", "doctor"),
+	"wire.StatusRequest.What":          words("node", "cluster", "conditions", "audit", "stale", "follows", "watch", "agreement", "recover", "backup", "dashboard", "doctor"),
 
 	"wire.RosterVoter.Key": pattern(keyPattern), "wire.RosterMember.Key": pattern(keyPattern), "control.Identity.PublicKey": pattern(keyPattern),
 	"control.NodeStatus.PublicKey": pattern(keyPattern), "control.MemberStatus.Key": pattern(keyPattern), "control.EnrollRow.Key": pattern(keyPattern),
