@@ -182,7 +182,14 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 			register(WordFlags[i].Name, "", WordFlags[i].Metavar != "")
 		}
 	}
+	if tool {
+		args = shieldKeys(args)
+	}
 	parseErr := set.Parse(args)
+	words := unshield(set.Args())
+	for _, values := range typed {
+		unshield(*values)
+	}
 	call, verbErr := chosenVerb(typed)
 	if call.Name == "" && slices.Contains(beforeDashes(args), "--check-arguments") {
 		call.Name = "check-arguments" // pflag stopped before it
@@ -197,7 +204,7 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		return nil, call, err
 	}
 	if tool && call.Name == "" {
-		if call = (VerbCall{Name: ToolVerb, Words: set.Args()}); len(call.Words) > 0 && call.Words[0] == "help" {
+		if call = (VerbCall{Name: ToolVerb, Words: words}); len(call.Words) > 0 && call.Words[0] == "help" {
 			call = VerbCall{Name: "help", Words: call.Words[1:]} // a person's first try
 		}
 		var err error
@@ -208,14 +215,14 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 			return nil, call, err
 		}
 	} else if tool && call.Name == "help" {
-		call.Words = set.Args() // what the person wants to know about
+		call.Words = words // what the person wants to know about
 	} else if call.Name == "check-arguments" {
-		call.Words = set.Args()
+		call.Words = words
 	} else if set.NArg() > 0 {
 		if tool {
-			return nil, call, &UsageError{fmt.Sprintf("pacectl --%s takes no word, and was given %s", call.Name, clip(set.Arg(0))), "leave one of them out"}
+			return nil, call, &UsageError{fmt.Sprintf("pacectl --%s takes no word, and was given %s", call.Name, clip(words[0])), "leave one of them out"}
 		}
-		return nil, call, &UsageError{fmt.Sprintf("%s is not a flag", clip(set.Arg(0))),
+		return nil, call, &UsageError{fmt.Sprintf("%s is not a flag", clip(words[0])),
 			"pace-node takes flags only (pace-node --help); an operator's words belong to pacectl"}
 	}
 	flags := layer{}
@@ -231,6 +238,28 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 		flags[o.Name] = given{values: *values, key: "--" + o.Name, where: onLine}
 	}
 	return flags, call, nil
+}
+
+// One key text in 64 begins with a dash, and a person pastes it as a word. No flag is as long as a key and made of a key's
+// letters only, so such a word is shielded while flags are parsed.
+const shield = "\x00"
+
+func shieldKeys(args []string) []string {
+	const keyText = 43 // characters of 32 bytes in unpadded base64url
+	out := slices.Clone(args)
+	for i, arg := range beforeDashes(args) {
+		if len(arg) == keyText && arg[0] == '-' && strings.Trim(arg, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == "" {
+			out[i] = shield + arg
+		}
+	}
+	return out
+}
+
+func unshield(words []string) []string {
+	for i, w := range words {
+		words[i] = strings.TrimPrefix(w, shield)
+	}
+	return words
 }
 
 func beforeDashes(args []string) []string {

@@ -254,6 +254,24 @@ func TestToolWords(t *testing.T) {
 	}
 }
 
+// TestKeyThatBeginsWithADash: one key in 64 does, or with two, and is a word wherever it stands.
+func TestKeyThatBeginsWithADash(t *testing.T) {
+	for _, key := range []string{"-" + keyA[1:], "--" + keyA[2:]} {
+		for _, args := range [][]string{{"fleet", "accept", key, "--yes=" + fleA}, {"--yes", fleA, "fleet", "accept", key}} {
+			_, call, err := sources{tool: true, args: args}.parse()
+			if d := cmp.Diff(VerbCall{Name: "pacectl", Words: []string{"fleet", "accept", key}, Flags: map[string]string{"yes": fleA}}, call); err != nil || d != "" {
+				t.Errorf("%q: %v %s", args, err, d)
+			}
+		}
+		if _, _, err := (sources{args: []string{key}}).parse(); err == nil {
+			t.Error("pace-node takes a word")
+		}
+	}
+	if _, _, err := (sources{tool: true, args: []string{"fleet", "accept", "-" + keyA}}).parse(); err == nil {
+		t.Error("a word of 44 characters is taken for a key")
+	}
+}
+
 // TestDryRun: it is taken where nothing is changed anyway, and never passed over where something would be.
 func TestDryRun(t *testing.T) {
 	_, call, err := sources{tool: true, args: []string{"queue", "run-helper", "web1", "--dry-run"}}.parse()

@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"pace-node/internal/identity"
 )
 
 // Severity of a condition.
@@ -75,8 +78,26 @@ var bareRemedies = []struct{ ID, Remedy string }{
 	{"fleet-unreachable", "pacectl fleet recover # or, to be a fleet of its own: pacectl fleet leave --force"},
 }
 
-// remedyOf is the row whose remedy fits what a condition is raised with.
-func remedyOf(row ConditionRow, args []string) ConditionRow {
+// systemRemedies are those that another system than Linux types differently.
+var systemRemedies = []struct{ ID, OS, Remedy string }{
+	{"clock-skewed", "windows", "w32tm /resync"},
+	{"clock-skewed", "darwin", "sudo sntp -sS time.apple.com"},
+	{"peers-never-authenticated", "windows", `netsh advfirewall firewall add rule name="pace-node answers" dir=in action=allow protocol=UDP localport={port}`},
+	{"peers-never-authenticated", "darwin", "pacectl doctor # names the rule of this firewall; the answering port is UDP {port}"},
+	{"formation-move-refused", "windows", "dir {folder}"},
+	{"consensus-store-unwritable", "windows", "dir {folder}"},
+	{"state-dir-nearly-full", "windows", "dir {folder}"},
+	{"state-dir-lost", "windows", "dir {folder}"},
+	{"alert-exec-failing", "windows", "dir {program}"},
+}
+
+// remedyOf is the row whose remedy fits the system and what a condition is raised with.
+func remedyOf(row ConditionRow, system string, args []string) ConditionRow {
+	for _, s := range systemRemedies {
+		if s.ID == row.ID && s.OS == system {
+			row.Remedy = s.Remedy
+		}
+	}
 	for _, b := range bareRemedies {
 		if b.ID == row.ID && len(args) == 0 {
 			row.Remedy = b.Remedy
@@ -144,7 +165,7 @@ func (b *Board) Raise(id, detail string, args ...string) {
 		b.logger.Error("condition without a row", "id", id)
 		return
 	}
-	remedy := Remedy(remedyOf(row, args), args...)
+	remedy := Remedy(remedyOf(row, runtime.GOOS, args), args...)
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -292,7 +313,7 @@ func Remedy(row ConditionRow, args ...string) string {
 		switch {
 		case at >= len(args) || args[at] == "":
 			out.WriteString(strings.ToUpper(name))
-		case Pasteable(args[at]):
+		case Pasteable(args[at]), name == "key" && pasteableKey(args[at]):
 			out.WriteString(args[at])
 		default:
 			out.WriteString(strings.ToUpper(name))
@@ -302,6 +323,12 @@ func Remedy(row ConditionRow, args ...string) string {
 		rest = tail
 	}
 	return out.String() + after.String()
+}
+
+// pasteableKey: one key text in 64 begins with a dash, and pacectl takes it for the key that it is.
+func pasteableKey(s string) bool {
+	_, err := identity.ParsePublicKey(s)
+	return err == nil
 }
 
 // ConditionsMarkdown is docs/conditions.md.

@@ -43,6 +43,15 @@ func TestRemedy(t *testing.T) {
 			t.Errorf("%q → %s, want %s", c.args, got, c.want)
 		}
 	}
+	accept := ConditionRow{Remedy: "pacectl fleet accept {key}"}
+	for key, want := range map[string]string{
+		"-" + testKey[1:]: "pacectl fleet accept -" + testKey[1:],
+		"--help":          "pacectl fleet accept KEY # KEY is --help, which cannot be pasted",
+	} {
+		if got := Remedy(accept, key); got != want {
+			t.Errorf("%q → %s, want %s", key, got, want)
+		}
+	}
 }
 
 // TestBoardLogsOnce: one line when a condition is raised, one when it is cleared,

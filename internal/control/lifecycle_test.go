@@ -308,3 +308,47 @@ func TestBareRemedies(t *testing.T) {
 		b.Clear(row.ID)
 	}
 }
+
+// TestMutationSystemRemedies: where another system than Linux types something else, its own words are given, and only for a
+// condition of the table whose places they fill.
+func TestMutationSystemRemedies(t *testing.T) {
+	want := map[string]string{
+		"clock-skewed windows":               "w32tm /resync",
+		"clock-skewed darwin":                "sudo sntp -sS time.apple.com",
+		"peers-never-authenticated windows":  `netsh advfirewall firewall add rule name="pace-node answers" dir=in action=allow protocol=UDP localport={port}`,
+		"peers-never-authenticated darwin":   "pacectl doctor # names the rule of this firewall; the answering port is UDP {port}",
+		"formation-move-refused windows":     "dir {folder}",
+		"consensus-store-unwritable windows": "dir {folder}",
+		"state-dir-nearly-full windows":      "dir {folder}",
+		"state-dir-lost windows":             "dir {folder}",
+		"alert-exec-failing windows":         "dir {program}",
+	}
+	check := func() error {
+		for _, row := range Conditions {
+			for _, system := range []string{"linux", "windows", "darwin"} {
+				expected := row.Remedy
+				if w, ok := want[row.ID+" "+system]; ok {
+					expected = w
+				}
+				if got := remedyOf(row, system, []string{"x"}).Remedy; got != expected {
+					return fmt.Errorf("%s on %s: %q, want %q", row.ID, system, got, expected)
+				}
+			}
+		}
+		if len(systemRemedies) != len(want) {
+			return fmt.Errorf("%d rows, want %d", len(systemRemedies), len(want))
+		}
+		return nil
+	}
+	if err := check(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range systemRemedies {
+		row := systemRemedies[i]
+		systemRemedies[i].Remedy += "x"
+		if check() == nil {
+			t.Errorf("%s on %s: another remedy is not noticed", row.ID, row.OS)
+		}
+		systemRemedies[i] = row
+	}
+}

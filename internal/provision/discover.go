@@ -26,9 +26,13 @@ func (p *Provisioner) round(now time.Time) {
 		return
 	}
 	if why := p.deps.Queue.PausedBy(); why != 0 {
-		p.log.Info("members are not asked: provisioning is paused", "why", PauseText(why))
+		if why != p.pauseSaid { // the condition says that it lasts
+			p.pauseSaid = why
+			p.log.Info("members are not asked: provisioning is paused", "why", PauseText(why))
+		}
 		return
 	}
+	p.pauseSaid = 0
 	if p.discovering {
 		return
 	}

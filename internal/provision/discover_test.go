@@ -1,9 +1,11 @@
 package provision
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -267,4 +269,31 @@ func TestAlwaysModeRebootIsNoFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPauseIsSaidOnce: a pause that lasts for a day is one line of the log, and the next one of the same reason is said again.
+func TestPauseIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := newFleetWith(t, Config{Workers: 1, Default: trivial}, func(d *Deps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		defer f.close()
+		said := func() int { return strings.Count(log.String(), "does not lead the fleet") }
+		for range 100 {
+			f.p.Discover()
+		}
+		synctest.Wait()
+		if said() != 1 {
+			t.Fatalf("said %d times:\n%s", said(), log.String())
+		}
+		f.p.Lead(true)
+		f.p.Discover()
+		synctest.Wait()
+		f.p.Lead(false)
+		f.p.Discover()
+		f.p.Discover()
+		synctest.Wait()
+		if said() != 2 {
+			t.Fatalf("the second pause: said %d times:\n%s", said(), log.String())
+		}
+	})
 }

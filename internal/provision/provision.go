@@ -104,6 +104,7 @@ type Provisioner struct {
 	events      map[string]eventMark
 	always      map[string]bool // machines that ask at every boot
 	discovering bool
+	pauseSaid   queue.PauseReason // why members were last not asked, as the log was told; 0: they were
 	nextRound   time.Time
 	failing     bool
 	nothing     string // why there is nothing to provision with; "" if there is

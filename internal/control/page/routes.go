@@ -62,7 +62,7 @@ func (p *Page) sessionBegin(w http.ResponseWriter, q *request) {
 			p.refuse(w, "tries", http.StatusTooManyRequests, "too many wrong tokens came from there", "try again in a minute")
 			return
 		default:
-			p.refuse(w, "token", http.StatusUnauthorized, "this address was used already, or is too old", "type pacectl dashboard on this machine again")
+			p.refuse(w, "token", http.StatusUnauthorized, "this address was used already or is too old, or this is not the token", "type pacectl dashboard on this machine again, or the token of --admin-token-file")
 			return
 		}
 	}
