@@ -191,6 +191,9 @@ func (n *Node) ledTwice(now time.Time, key identity.PublicKey) bool {
 	if n.body == nil || !e.leads || !e.same || e.at.Sub(e.since) < ledTwiceAfter || n.leaderSilent() >= leaderSilence {
 		return false
 	}
+	if l := n.body.learner; l != nil && l.Silence(now) >= leaderSilence {
+		return false // no voter was heard since this body began: all that it knows may have given way to others
+	}
 	m, member := n.body.view().ByKey(key)
 	return member && m.Role == fleet.RoleLearner && m.ID != n.leader().id
 }
