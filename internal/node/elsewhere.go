@@ -191,8 +191,14 @@ func (n *Node) ledTwice(now time.Time, key identity.PublicKey) bool {
 	if n.body == nil || !e.leads || !e.same || e.at.Sub(e.since) < ledTwiceAfter || n.leaderSilent() >= leaderSilence {
 		return false
 	}
+	// Where no voter was heard since this body began, all that it knows may have given way to others.
 	if l := n.body.learner; l != nil && l.Silence(now) >= leaderSilence {
-		return false // no voter was heard since this body began: all that it knows may have given way to others
+		return false
+	}
+	if c := n.body.cons; c != nil {
+		if _, heard := c.Heard(); !heard {
+			return false
+		}
 	}
 	m, member := n.body.view().ByKey(key)
 	return member && m.Role == fleet.RoleLearner && m.ID != n.leader().id
