@@ -58,7 +58,7 @@ func TestExitStatusAndStreams(t *testing.T) {
 		{"pace-node --uninstall-service", 0, "service pace-node\nchanged nothing: all is as it was asked for\nstate-dir /var/lib/pace-node\nsettings /etc/default/pace-node\n", ""},
 		{"pacectl nonsense --state-dir=" + dir, 2, "", "nonsense"},
 		{"pacectl --nonsense", 2, "", "pacectl: there is no flag"},
-		{"pace-node --nonsense", 2, "", "\nremedy: see --help\n"},
+		{"pace-node --nonsense", 2, "", "\nremedy: pace-node --help\n"},
 	} {
 		code, out, errs := status(t, strings.Fields(c.line)...)
 		if code != c.code || !strings.Contains(out, c.stdout) || c.stdout == "" && out != "" || !strings.Contains(errs, c.stderr) || c.stderr == "" && errs != "" {

@@ -36,7 +36,6 @@ var notMutated = map[string]string{
 	"fleet.laterSettings":     "of a version that does not exist yet, built with the tag formatnext: TestNextFormat",
 	"provision.pauseTexts":    "words for the causes of a pause, which queue decides",
 	"netio.Passes":            "words for the reasons, which interfaceChecks and addressChecks decide",
-	"control.bareRemedies":    "words: each is raised and read back by TestBareRemedies",
 	"control.gateText":        "words of a refusal, which Gate decides",
 	"control.releaseRemedies": "words for the faults of a repository",
 	"control.ownSeries":       "names and help of series: written out in docs/metrics.md, which TestDocs compares",

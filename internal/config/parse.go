@@ -363,14 +363,14 @@ func flagError(err error, tool bool) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			dashes = "-"
 		}
-		return &UsageError{fmt.Sprintf("there is no flag %s%s", clip(dashes+name), suggestFlag(name, names)), "see --help"}
+		return &UsageError{fmt.Sprintf("there is no flag %s%s", clip(dashes+name), suggestFlag(name, names)), helpOf(tool)}
 	}
 	var valueless *pflag.ValueRequiredError
 	if errors.As(err, &valueless) {
 		return &UsageError{fmt.Sprintf("--%s needs a value", valueless.GetSpecifiedName()),
 			fmt.Sprintf("write --%s=<value>", valueless.GetSpecifiedName())}
 	}
-	return &UsageError{err.Error(), "see --help"}
+	return &UsageError{err.Error(), helpOf(tool)}
 }
 
 func fromEnv(env func(string) (string, bool)) layer {
@@ -517,4 +517,12 @@ func cross(c *Config, layers map[Origin]layer) error {
 		return r
 	}
 	return nil
+}
+
+// helpOf is the command that lists what there is.
+func helpOf(tool bool) string {
+	if tool {
+		return "pacectl help"
+	}
+	return "pace-node --help"
 }

@@ -46,7 +46,7 @@ var Conditions = []ConditionRow{
 	{"enrollment-window-open", Notice, "pace-node --enroll-auto-approve=off", "Machines that ask to join are admitted without a person comparing keys, until the window ends."},
 	{"enrollment-requests-waiting", Notice, "pace-node --enroll-list", "Machines wait for a person's word. Compare each key with what --print-identity printed on that machine."},
 	{"own-key-revoked", Alert, "pace-node --reset-identity", "The fleet named in the detail has forgotten this machine: its key is never admitted there again. The reset makes it a new machine, which can ask anew."},
-	{"pin-disagrees", Alert, "pace-node --cluster-status", "The pin that is set does not admit the fleet that this machine is in. It serves on, takes no work, and the pin or the membership has to be set right: pacectl node prints the pin of this fleet."},
+	{"pin-disagrees", Alert, "pacectl node # shows the pin of this fleet as fleet-id, and the one that is set as fleet-pin", "The pin that is set does not admit the fleet that this machine is in. It serves on, takes no work, and the pin or the membership has to be set right: pacectl node prints the pin of this fleet."},
 	{"fleet-unreachable", Alert, "pacectl fleet accept {key}", "No voter of this machine's fleet was heard for a day: if they are lost for good, one machine recovers the fleet (pacectl fleet recover), and who is to be alone leaves it. Or machines speak for this fleet whose keys its roster here does not hold, while none of its own voters is heard: the detail names the keys, and one is followed only at a person's word, after it was compared."},
 	{"fleet-recovered-elsewhere", Alert, "pacectl fleet accept {key} # where that was not meant: pacectl member forget {id}", "A member of this fleet speaks for it in a later recovery epoch, or leads it in this very one: somebody recovered the fleet there, as after the loss of its voters, or restored an old backup beside a recovery. This machine follows that only at a person's word, typed on it: compare the key with what pacectl node prints on the machine that recovered. Where nobody meant it, forget that member while this fleet has a leader."},
 	{"formation-move-refused", Alert, "df -h {folder}", "A move from one mode to another could not be written to the state directory, or its store could not be opened. Nothing was changed, or the move goes on by itself once that works; it is tried again every few seconds. Look at the disk and at who owns the state directory."},
@@ -58,7 +58,7 @@ var Conditions = []ConditionRow{
 	{"clock-skewed", Warning, "timedatectl status", "This machine's clock and the leader's differ by more than the detail says. Nothing here depends on dates, but leases are judged on the leader's clock and people read the log's."},
 	{"identity-clash", Alert, "pacectl member show {id} # on the copy, and nowhere else: pace-node --reset-identity", "Two machines with different keys answer for one id. Neither is provisioned. Run the reset on the copy, which need not be the machine that says so."},
 	{"identity-cloned", Alert, "pacectl member show {id} # on the copy, and nowhere else: pace-node --reset-identity", "One key is spoken from two live machines: a copied disk or image. Both are kept out of provisioning. Run the reset on the copy, which need not be the machine that says so: the detail says whose key it is and from where it is spoken."},
-	{"peers-never-authenticated", Warning, "nft add rule inet filter input udp dport {port} accept", "Beacons of other machines are heard and none of them completes its proof. Challenges and proofs come to the answering port, which a firewall here or over there does not let pass; the detail names it, and --discovery-reply-port fixes it. It goes with the first proof."},
+	{"peers-never-authenticated", Warning, "pacectl doctor # names the rule that the firewall here lacks for UDP port {port}", "Beacons of other machines are heard and none of them completes its proof. Challenges and proofs come to the answering port, which a firewall here or over there does not let pass; the detail names it, and --discovery-reply-port fixes it. It goes with the first proof."},
 	{"discovery-no-interface", Warning, "pace-node --check-arguments --fleet-seed=HOST", "No network interface can carry a beacon: they need IPv4 with a broadcast address. The detail lists each interface and why it was passed over. A seed finds the fleet without a beacon."},
 	{"mixed-node-versions", Notice, "pacectl member list", "Members run different versions; the one that the detail names holds the fleet's command format back."},
 	{"wire-version-seen", Notice, "pacectl node", "Datagrams of another version of the discovery wire were heard: an older or newer node on this network that this one cannot see. Upgrade the nodes of a network together."},
@@ -73,17 +73,21 @@ var Conditions = []ConditionRow{
 	{"fleet-format-newer", Alert, "pacectl node", "The fleet writes a format that this version does not read. It keeps what it has and serves on, and follows again after its own upgrade."},
 }
 
-// bareRemedies are the remedies of conditions that are also raised without anything to put into their template.
-var bareRemedies = []struct{ ID, Remedy string }{
-	{"fleet-unreachable", "pacectl fleet recover # or, to be a fleet of its own: pacectl fleet leave --force"},
+// causeRemedies are the remedies of conditions that have another one for one of their causes: what they are raised with
+// first, "" where it is nothing.
+var causeRemedies = []struct{ ID, Cause, Remedy string }{
+	{"fleet-unreachable", "", "pacectl fleet recover # or, to be a fleet of its own: pacectl fleet leave --force"},
+	{"provisioning-paused", PausedByOperator, "pacectl queue resume"},
 }
+
+// PausedByOperator is what provisioning-paused is raised with where an operator paused it.
+const PausedByOperator = "operator"
 
 // systemRemedies are those that another system than Linux types differently.
 var systemRemedies = []struct{ ID, OS, Remedy string }{
 	{"clock-skewed", "windows", "w32tm /resync"},
 	{"clock-skewed", "darwin", "sudo sntp -sS time.apple.com"},
 	{"peers-never-authenticated", "windows", `netsh advfirewall firewall add rule name="pace-node answers" dir=in action=allow protocol=UDP localport={port}`},
-	{"peers-never-authenticated", "darwin", "pacectl doctor # names the rule of this firewall; the answering port is UDP {port}"},
 	{"formation-move-refused", "windows", "dir {folder}"},
 	{"consensus-store-unwritable", "windows", "dir {folder}"},
 	{"state-dir-nearly-full", "windows", "dir {folder}"},
@@ -98,9 +102,13 @@ func remedyOf(row ConditionRow, system string, args []string) ConditionRow {
 			row.Remedy = s.Remedy
 		}
 	}
-	for _, b := range bareRemedies {
-		if b.ID == row.ID && len(args) == 0 {
-			row.Remedy = b.Remedy
+	cause := ""
+	if len(args) > 0 {
+		cause = args[0]
+	}
+	for _, c := range causeRemedies {
+		if c.ID == row.ID && c.Cause == cause {
+			row.Remedy = c.Remedy
 		}
 	}
 	return row

@@ -284,28 +284,42 @@ func TestForgetManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestBareRemedies: a condition that is raised with nothing to put into its template has another remedy.
-func TestBareRemedies(t *testing.T) {
-	b := NewBoard(nil)
-	remedy := func() string {
-		for _, c := range b.List() {
-			return c.Remedy
+// TestMutationCauseRemedies: a condition that is raised for another cause has another remedy.
+func TestMutationCauseRemedies(t *testing.T) {
+	check := func() error {
+		for _, c := range []struct {
+			id   string
+			args []string
+			want string
+		}{
+			{"fleet-unreachable", nil, "pacectl fleet recover # or, to be a fleet of its own: pacectl fleet leave --force"},
+			{"fleet-unreachable", []string{testKey}, "pacectl fleet accept " + testKey},
+			{"provisioning-paused", []string{"operator"}, "pacectl queue resume"},
+			{"provisioning-paused", nil, "pace-node --check-arguments --provision-helper=PATH"},
+		} {
+			b := NewBoard(nil)
+			b.Raise(c.id, "so", c.args...)
+			if got := b.List()[0].Remedy; got != c.want {
+				return fmt.Errorf("%s of %q: %q, want %q", c.id, c.args, got, c.want)
+			}
 		}
-		return ""
+		for _, row := range causeRemedies {
+			if _, ok := conditionRow(row.ID); !ok || remedyName(row.Remedy) != "remedy" || Sentence(row.Remedy) != row.Remedy {
+				return fmt.Errorf("%s: %q", row.ID, row.Remedy)
+			}
+		}
+		return nil
 	}
-	for _, row := range bareRemedies {
-		if _, ok := conditionRow(row.ID); !ok || remedyName(row.Remedy) != "remedy" || Sentence(row.Remedy) != row.Remedy {
-			t.Errorf("%s: %q", row.ID, row.Remedy)
+	if err := check(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range causeRemedies {
+		row := causeRemedies[i]
+		causeRemedies[i].Remedy += "x"
+		if check() == nil {
+			t.Errorf("%s: another remedy is not noticed", row.ID)
 		}
-		b.Raise(row.ID, "alone")
-		if got := remedy(); got != row.Remedy {
-			t.Errorf("%s: %q, want %q", row.ID, got, row.Remedy)
-		}
-		b.Raise(row.ID, "strangers", testKey)
-		if got := remedy(); got != "pacectl fleet accept "+testKey {
-			t.Errorf("%s with a key: %q", row.ID, got)
-		}
-		b.Clear(row.ID)
+		causeRemedies[i] = row
 	}
 }
 
@@ -316,7 +330,6 @@ func TestMutationSystemRemedies(t *testing.T) {
 		"clock-skewed windows":               "w32tm /resync",
 		"clock-skewed darwin":                "sudo sntp -sS time.apple.com",
 		"peers-never-authenticated windows":  `netsh advfirewall firewall add rule name="pace-node answers" dir=in action=allow protocol=UDP localport={port}`,
-		"peers-never-authenticated darwin":   "pacectl doctor # names the rule of this firewall; the answering port is UDP {port}",
 		"formation-move-refused windows":     "dir {folder}",
 		"consensus-store-unwritable windows": "dir {folder}",
 		"state-dir-nearly-full windows":      "dir {folder}",
@@ -333,6 +346,11 @@ func TestMutationSystemRemedies(t *testing.T) {
 				if got := remedyOf(row, system, []string{"x"}).Remedy; got != expected {
 					return fmt.Errorf("%s on %s: %q, want %q", row.ID, system, got, expected)
 				}
+			}
+		}
+		for _, row := range systemRemedies {
+			if remedyName(row.Remedy) != "remedy" {
+				return fmt.Errorf("%s on %s is no line to paste", row.ID, row.OS)
 			}
 		}
 		if len(systemRemedies) != len(want) {

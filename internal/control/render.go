@@ -262,7 +262,7 @@ func conditionLines(l *lines, raised []ConditionStatus) {
 
 // remedyCommands are the programs that a remedy may begin with. A line "remedy" is
 // there to be pasted, so what begins otherwise is a "note".
-var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl ", "df ", "ls ", "nft "}
+var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl ", "df ", "ls ", "dir ", "w32tm ", "netsh ", "sudo "}
 
 func remedyName(remedy string) string {
 	for _, c := range remedyCommands {

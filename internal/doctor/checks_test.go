@@ -95,6 +95,7 @@ var cells = []cell{
 		f.Interfaces = []Interface{{Name: "docker0", Addr: netip.MustParsePrefix("172.17.0.1/16"), Used: true, Virtual: true}}
 	}, "interfaces", Problem, "docker0", "pacectl node"},
 	{"discovery is off", func(f *Facts) { f.Discovery = false }, "interfaces", Notice, "--discovery", ""},
+	{"beacons stay on this machine", func(f *Facts) { f.Loopback, f.Discovery = true, false }, "interfaces", Notice, "--discovery-loopback", ""},
 	{"the interfaces cannot be listed", func(f *Facts) { f.InterfacesErr = "netlink: no" }, "interfaces", Unknown, "netlink", ""},
 	{"the netmask is too narrow", func(f *Facts) {
 		unheard(f)

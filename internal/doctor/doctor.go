@@ -116,8 +116,11 @@ func (c *Check) examine(f *Facts) []Finding {
 	}
 	raised := len(own)
 	for _, j := range c.Judge(f) {
-		if raised == 0 || j.Verdict > worst(own[:raised]) {
+		switch {
+		case raised == 0, j.Verdict > worst(own[:raised]):
 			own = append(own, j)
+		case raised == 1 && c.Name != catchAll && j.Verdict == own[0].Verdict && j.Remedy != "":
+			own[0].Remedy, own[0].Args = j.Remedy, j.Args // a look at this machine knows more than the condition's general word
 		}
 	}
 	for i := range own {

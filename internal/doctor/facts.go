@@ -18,6 +18,7 @@ type Facts struct {
 	Interfaces     []Interface
 	InterfacesErr  string // why they could not be listed
 	Discovery      bool   // it is on
+	Loopback       bool   // its beacons stay on this machine: --discovery-loopback; Discovery is false then
 	Beacons        uint16 // UDP port of beacons
 	Answers        uint16 // UDP port of challenges and proofs; 0: not known
 	Watch          Watch

@@ -21,6 +21,9 @@ const (
 )
 
 func judgeInterfaces(f *Facts) []Finding {
+	if f.Loopback {
+		return []Finding{found(Notice, "beacons stay on this machine, by --discovery-loopback: only nodes of this machine find one another", "")}
+	}
 	if !f.Discovery {
 		return []Finding{found(Notice, "discovery is off, by --discovery: no machine finds this one, and it finds others by seeds alone", "")}
 	}

@@ -232,8 +232,12 @@ var spare = []netio.Pass{netio.PassNoIPv4, netio.PassIPv6, netio.PassPrefix, net
 
 // lookAtInterfaces lists the interfaces by this machine's settings, or with the choice that the node has made.
 func (m *Machine) lookAtInterfaces(node *control.NodeStatus, see eyes, f *doctor.Facts) {
-	if m.Config.DiscoveryLoopback {
-		f.Discovery = false // beacons stay on this machine, and there is no network to look at
+	f.Loopback = m.Config.DiscoveryLoopback
+	if node != nil { // it may have been started with flags that nobody gave here
+		f.Loopback = slices.ContainsFunc(node.Discovery.Interfaces, func(i control.InterfaceStatus) bool { return i.Used && i.Name == netio.LoopbackName })
+	}
+	if f.Loopback {
+		f.Discovery = false // there is no network to look at
 	}
 	choices, route, err := see.interfaces(netio.InterfaceRules{Include: m.Config.DiscoveryInterfaces})
 	if err != nil {
@@ -243,6 +247,9 @@ func (m *Machine) lookAtInterfaces(node *control.NodeStatus, see eyes, f *doctor
 	for _, c := range choices {
 		i := doctor.Interface{Name: c.Name, Addr: c.Addr, Broadcast: c.Broadcast, Used: c.Used, Why: c.Why, Virtual: c.Name != route && netio.IsVirtual(c.Name), Up: slices.Contains(spare, c.Pass)}
 		if node != nil {
+			if i.Used { // by the settings that are typed here: what the node does not list it does not use
+				i.Used, i.Why = false, "the node does not use it"
+			}
 			address := ""
 			if c.Addr.IsValid() {
 				address = c.Addr.String()

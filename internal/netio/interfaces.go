@@ -149,7 +149,7 @@ func ParseInterfaceRule(s string) error {
 func ChooseInterfaces(list []Interface, rules InterfaceRules, defaultRoute string) []InterfaceChoice {
 	if rules.Loopback {
 		return []InterfaceChoice{{
-			Name: "loopback", Addr: netip.PrefixFrom(loopbackAddr, 8), Broadcast: LoopbackBroadcast,
+			Name: LoopbackName, Addr: netip.PrefixFrom(loopbackAddr, 8), Broadcast: LoopbackBroadcast,
 			Used: true, Why: PassNot.String(), Reachable: true,
 		}}
 	}
@@ -378,3 +378,6 @@ func glob(pattern, name string) bool {
 	}
 	return i == len(p)
 }
+
+// LoopbackName is what the one interface of --discovery-loopback is called in lists, whatever the system calls its own.
+const LoopbackName = "loopback"

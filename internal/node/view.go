@@ -201,12 +201,12 @@ func seatFor(v *fleet.View) []string {
 // showPaused raises that a leader's queue stands, for want of means or by an operator's word, where there is somebody to
 // provision: a fleet of one need not provision itself.
 func (n *Node) showPaused() {
-	why := n.queuePaused
+	why, by := n.queuePaused, []string(nil)
 	if n.paused && n.body.leads() {
-		why = provision.PauseText(queue.PauseOperator)
+		why, by = provision.PauseText(queue.PauseOperator), []string{control.PausedByOperator}
 	}
 	v := n.view.Load()
-	n.board.Set(why != "" && v != nil && v.Len() > 1, pausedCondition, why)
+	n.board.Set(why != "" && v != nil && v.Len() > 1, pausedCondition, why, by...)
 }
 
 // pausedCondition is the one of the queue's conditions that depends on who is in the fleet.
