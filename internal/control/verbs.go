@@ -56,10 +56,12 @@ func (r *runner) surfaces(ctx context.Context, _ []string) (Printable, error) {
 }
 
 func (r *runner) install(ctx context.Context, _ []string) (Printable, error) {
+	defer r.busy("registering the service")()
 	return r.service(ctx, r.deps.Install)
 }
 
 func (r *runner) uninstall(ctx context.Context, _ []string) (Printable, error) {
+	defer r.busy("removing the service")()
 	return r.service(ctx, r.deps.Uninstall)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pace-node/internal/config"
@@ -422,5 +423,29 @@ func TestBusyIsToldAtATerminal(t *testing.T) {
 		if out.text() != "" {
 			t.Errorf("told of what was quick: %q", out.text())
 		}
+	}
+	// What takes long is told after a second and each second on, and taken away at its end; to nobody in a script.
+	for _, terminal := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			out := &collector{}
+			r := &runner{stderr: out, deps: RunDeps{Terminal: func() bool { return terminal }}}
+			done := r.busy("asking alder")
+			time.Sleep(900 * time.Millisecond)
+			synctest.Wait()
+			if out.text() != "" {
+				t.Errorf("told within the first second: %q", out.text())
+			}
+			time.Sleep(1600 * time.Millisecond)
+			synctest.Wait()
+			told := strings.Count(out.text(), "asking alder")
+			if terminal && told != 2 || !terminal && told != 0 {
+				t.Errorf("terminal %v: told %d times in 2.5 s: %q", terminal, told, out.text())
+			}
+			shown := len(out.text())
+			done()
+			if terminal && (len(out.text()) == shown || strings.Contains(out.text()[shown:], "asking")) {
+				t.Errorf("it is left there: %q", out.text()[shown:])
+			}
+		})
 	}
 }
