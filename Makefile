@@ -111,8 +111,8 @@ figures: build/pace-node ## measure against the goals, and write docs/figures.md
 bench-provision: build/pace-node ## the provisioning queue over hundreds of real sessions: rates, memory, dead machines, failover, latency; into docs/figures.md (six minutes)
 	go run ./test/figures -binary build/pace-node -only '^prov-' -out docs/figures.md
 
-DOCS := ./internal/config ./internal/control ./internal/schema
-docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas
+DOCS := ./internal/config ./internal/control ./internal/schema ./packaging/monitoring
+docs: ## write the generated pages of docs/ again: flags, man page, metrics, conditions, schemas, alerts
 	PACE_WRITE_DOCS=1 go test -count=1 -run '^TestDocs' $(DOCS)
 
 packages: ## deb, rpm, msi and pkg for amd64 and arm64, bills of materials and SHA256SUMS into dist/ (built twice and compared)

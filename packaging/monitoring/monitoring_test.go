@@ -26,7 +26,7 @@ const (
 var foreign = []string{"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 type rule struct {
-	Alert, Expr         string
+	Alert, Expr, For    string
 	Labels, Annotations map[string]string
 }
 
