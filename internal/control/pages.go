@@ -32,7 +32,7 @@ func ToolManPage() string {
 	l.add(`.TH PACECTL 1 "" "pace-node" "User commands"`)
 	l.add(".SH NAME\npacectl \\- see and steer a fleet of pace-node")
 	l.add(".SH SYNOPSIS\n.B pacectl\n.RI [ flags ]\n.I words")
-	l.add(".SH DESCRIPTION\nIt asks this machine's node, or with\n.B \\-\\-scheduler\nanother's. A machine is named by its name, by its id, or by an id's start that no other has. " +
+	l.add(".SH DESCRIPTION\nIt asks this machine's node, or with\n.B \\-\\-scheduler\nanother's. A machine is named by its name, by its id, or by an id's start of six characters or more that no other has. " +
 		"On this machine root may use it, and the members of group\n.BR pace\\-admin .")
 	l.add(".SH WORDS")
 	for _, v := range verbs {

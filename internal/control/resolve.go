@@ -12,6 +12,10 @@ import (
 // maxListed is how many candidates a refusal lists.
 const maxListed = 8
 
+// minPrefix is the least start of an id that names a machine, characters. Ids are hexadecimal, and so are words that people use as
+// names: "forget fee" of a machine that is not there must not be the one whose id begins so, since that cannot be undone.
+const minPrefix = 6
+
 // resolve finds the machine that a person means: by its id, by its name where
 // that is unique, or by a unique prefix of its id. A word that is one machine's
 // name and the start of another's id is ambiguous: names are chosen by machines,
@@ -22,7 +26,7 @@ func resolve(word, what, lister string, machines []Machine) (string, error) {
 		if m.ID == word {
 			return m.ID, nil
 		}
-		if word != "" && (strings.EqualFold(m.Name, word) || strings.HasPrefix(m.ID, word)) && !slices.ContainsFunc(found, func(f Machine) bool { return f.ID == m.ID }) {
+		if word != "" && (strings.EqualFold(m.Name, word) || len(word) >= minPrefix && strings.HasPrefix(m.ID, word)) && !slices.ContainsFunc(found, func(f Machine) bool { return f.ID == m.ID }) {
 			found = append(found, m)
 		}
 	}
@@ -34,6 +38,12 @@ func resolve(word, what, lister string, machines []Machine) (string, error) {
 			Code: codeAmbiguous, Exit: config.ExitUsage,
 			Reason: fmt.Sprintf("%q may mean %d machines of %s: %s", word, len(found), what, listed(found)),
 			Remedy: "name it by its whole id: " + lister,
+		}
+	case len(word) < minPrefix && slices.ContainsFunc(machines, func(m Machine) bool { return word != "" && strings.HasPrefix(m.ID, word) }):
+		return "", &Failure{
+			Code: codeUnknown, Exit: config.ExitRefused,
+			Reason: fmt.Sprintf("%q is no machine of %s by name, and too short for the start of an id", word, what),
+			Remedy: fmt.Sprintf("give %d characters of the id or more: %s", minPrefix, lister),
 		}
 	case wire.ValidID(word):
 		return word, nil // the node knows more machines than it listed, and says what it does not know

@@ -20,7 +20,7 @@ func mustKey(t *testing.T, text string) identity.PublicKey {
 func TestResolve(t *testing.T) {
 	machines := []Machine{
 		{ID: "aaaa1111", Name: "web1"}, {ID: "aaaa2222", Name: "web2"}, {ID: "bbbb1111", Name: "Laptop of Ada"},
-		{ID: "cccc1111", Name: "bbbb"}, {ID: "dddd1111", Name: "aaaa1111"}, {ID: "eeee1111", Name: "twin"}, {ID: "ffff1111", Name: "twin"},
+		{ID: "cccc1111", Name: "bbbb"}, {ID: "cccc1122", Name: "bbbb11"}, {ID: "dddd1111", Name: "aaaa1111"}, {ID: "eeee1111", Name: "twin"}, {ID: "ffff1111", Name: "twin"},
 		{ID: "aaaa1111", Name: "web1"}, // one machine listed twice is one machine
 	}
 	for _, c := range []struct{ word, id, code string }{
@@ -29,9 +29,12 @@ func TestResolve(t *testing.T) {
 		{"web1", "aaaa1111", ""},            // name
 		{"WEB2", "aaaa2222", ""},            // names of people
 		{"Laptop of Ada", "bbbb1111", ""},   // with spaces
-		{"cc", "cccc1111", ""},              // prefix
-		{"aaaa", "", codeAmbiguous},         // two ids
-		{"bbbb", "", codeAmbiguous},         // one's name, another's prefix
+		{"aaaa11", "aaaa1111", ""},          // prefix
+		{"cccc11", "", codeAmbiguous},       // two ids
+		{"bbbb11", "", codeAmbiguous},       // one's name, another's prefix
+		{"bbbb", "cccc1111", ""},            // a name; as a prefix it is too short
+		{"dddd1", "", codeUnknown},          // of five characters
+		{"d", "", codeUnknown},              // and of one: forgetting cannot be undone
 		{"twin", "", codeAmbiguous},         // two names
 		{"unlisted", "unlisted", ""},        // perhaps the node knows it
 		{"$(touch pwned)", "", codeUnknown}, // never an id

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"pace-node/internal/config"
@@ -18,6 +19,25 @@ type means struct {
 	fault   error           // why this machine could not; nil: it could, or nobody has looked
 	others  map[string]bool // by id: what the other members announced
 	handing bool            // leadership is being handed over for it
+	last    string          // who led last, as far as it was heard
+	from    string          // who led before this one, which leads
+	gained  time.Time       // since when it does
+}
+
+// handBackAfter is for how long a leader that cannot provision does not hand back to whoever led before it: that one may have
+// stepped down to be demoted, to be forgotten or to leave, and whoever asked for that finds its leader within
+// this time.
+const handBackAfter = 15 * time.Second
+
+// ledNow keeps who led before this machine. led is "" while nobody is known.
+func (m *means) ledNow(now time.Time, led, own string) {
+	if led == "" || led == m.last {
+		return
+	}
+	if led == own {
+		m.from, m.gained = m.last, now
+	}
+	m.last = led
 }
 
 const helperMissing = "provisioning-helper-missing"
@@ -117,6 +137,9 @@ func (n *Node) provisionedAnybody() bool {
 // paused here, until there is a helper again or such a voter announces itself.
 func (n *Node) handQueueOver(why string) {
 	b, able := n.body, n.able()
+	if time.Since(n.means.gained) < handBackAfter {
+		able = slices.DeleteFunc(able, func(id string) bool { return id == n.means.from })
+	}
 	if n.means.handing || len(able) == 0 || !b.leads() {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pace-node/internal/config"
 	"pace-node/internal/fleet"
+	"pace-node/internal/formation"
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
@@ -249,6 +250,53 @@ func TestSimAnotherLeaderActsInTime(t *testing.T) {
 				took := s.want(c.within, "another one provisions", func() bool { return acts(others[0]) || acts(others[1]) })
 				t.Logf("after %s", took)
 				<-stopped
+			})
+		})
+	}
+}
+
+// TestSimOnlyHelperIsTakenOut: of two voters the leader is the only one with a default. It can be demoted, and be forgotten, and
+// leave: the other one, which cannot provision, does not hand leadership back meanwhile. Else it gives it back.
+func TestSimOnlyHelperIsTakenOut(t *testing.T) {
+	for i, c := range []struct {
+		what string
+		do   func(s *sim, a, b *Node) error
+		gone func(a, b *Node) bool
+	}{
+		{"demoted", func(s *sim, a, b *Node) error { return s.asked(b, wire.ClusterRequest{Op: "admit-learner", ID: a.id}) }, func(a, b *Node) bool {
+			m, ok := b.View().Member(a.id)
+			return ok && m.Role == fleet.RoleLearner && a.Mode() == formation.Learner
+		}},
+		{"forgotten", func(s *sim, a, b *Node) error { return s.asked(b, wire.ClusterRequest{Op: "forget", ID: a.id}) }, func(a, b *Node) bool {
+			_, ok := b.View().Member(a.id)
+			return !ok
+		}},
+		{"leaves", func(s *sim, a, b *Node) error { return s.cluster(a, wire.ClusterRequest{Op: "leave"}) }, func(a, b *Node) bool {
+			_, ok := b.View().Member(a.id)
+			return !ok && a.Mode() == formation.Solitary
+		}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			simulate(t, uint64(480+i), func(t *testing.T, s *sim) {
+				s.expect = []string{"id=own-key-revoked"}
+				path := filepath.Join(s.dir, "default.json")
+				s.must(os.WriteFile(path, []byte(`{"configuration":{"a":"b"}}`), 0o600))
+				a := s.boot(0, func(c *Config) {
+					c.Settings.Provision.Default = path
+					c.Settings.Typed = map[string]config.Origin{"provision-default": config.OriginFlag}
+				})
+				time.Sleep(2 * time.Second)
+				b := s.boot(1)
+				s.joined(a, b)
+				s.promote(a, b)
+				s.must(s.cluster(a, wire.ClusterRequest{Op: "transfer", ID: b.id}))
+				s.want(10*time.Second, "the other leads, for a while", func() bool { return s.leading() == b })
+				s.never(handBackAfter-5*time.Second, "it hands back at once", func() bool { return s.leading() == a })
+				s.want(2*time.Minute, "the one that can leads again", func() bool { return s.leading() == a })
+				time.Sleep(5 * time.Minute) // the other knows what it announced
+				s.must(c.do(s, a, b))
+				s.want(time.Minute, "it is "+c.what, func() bool { return c.gone(a, b) })
+				s.want(10*time.Second, "the other leads alone", func() bool { return b.isLeader() && len(b.View().Voters()) == 1 })
 			})
 		})
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // publish makes who leads readable by every goroutine.
-func (n *Node) publish(time.Time) {
+func (n *Node) publish(now time.Time) {
 	b := n.body
 	n.serving.Store(b)
 	var l leaderInfo
@@ -45,6 +45,12 @@ func (n *Node) publish(time.Time) {
 		n.leads.Store(&l)
 		if old == nil || old.id != l.id {
 			n.tellLeader(l)
+			n.means.ledNow(now, l.id, n.id)
+			if b != nil && b.cons != nil && l.id != n.id && !l.key.IsZero() {
+				if s := n.hub.ByKey(l.key); s != nil { // a leader that just became a voter has heard no announcement of others
+					n.announceTo(now, s)
+				}
+			}
 			next := make(chan struct{})
 			if was := n.elected.Swap(&next); was != nil {
 				close(*was)

@@ -147,7 +147,10 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 	}
 	m.notYet = time.Time{}
 	if row.Outcome == OutcomeUnwanted {
-		m.state, m.due = row.Next, time.Time{} // or it would come due again at once, for ever
+		if m.state != StateConfirmed { // who said that it runs what it was given, and then that it wants nothing more, still runs it
+			m.state = row.Next
+		}
+		m.due = time.Time{} // or it would come due again at once, for ever
 		q.leave(j.ID)
 		return true
 	}

@@ -352,6 +352,22 @@ func TestUnwantedDoesNotComeDueForEver(t *testing.T) {
 	}
 }
 
+// TestUnwantedStaysConfirmed: a machine that confirmed and is looked at once more, since it started again, and wants nothing,
+// still runs what it confirmed.
+func TestUnwantedStaysConfirmed(t *testing.T) {
+	q := leading(10)
+	add(t, q, t0, seen("a", t0), Admitted)
+	finish(t, q, t0, take(t, q, t0, "a"), Result{Outcome: OutcomeSuccess, Stage: StageRestart, BootID: bootA})
+	if !q.Confirmed(t0, "a") {
+		t.Fatal("not awaited")
+	}
+	now := t0.Add(time.Hour)
+	q.Tick(now)
+	add(t, q, now, event("a", now, bootB), Admitted)
+	finish(t, q, now, take(t, q, now, "a"), Result{Outcome: OutcomeUnwanted})
+	state(t, q, "a", StateConfirmed)
+}
+
 func TestLeadershipLost(t *testing.T) {
 	q := leading(10)
 	for _, id := range []string{"a", "b", "c"} {
