@@ -158,6 +158,19 @@ func (s *Server) admit(p Peer, row wire.VerbRow, memberOp bool) *wire.Error {
 	return refusal(code, row, kind)
 }
 
+// verbText says for a person what a verb is for, where the wire's name does not.
+func verbText(row wire.VerbRow) string {
+	switch row.Verb {
+	case wire.VerbEnrollControl:
+		return "the waiting list"
+	case wire.VerbCluster:
+		return "changing the fleet"
+	case wire.VerbQueue:
+		return "steering the queue"
+	}
+	return row.Name
+}
+
 func refusal(code wire.ErrorCode, row wire.VerbRow, kind Kind) *wire.Error {
 	for _, g := range gateText {
 		if g.Code != code {
@@ -166,10 +179,10 @@ func refusal(code wire.ErrorCode, row wire.VerbRow, kind Kind) *wire.Error {
 		text := g.Text
 		switch code {
 		case wire.CodeRefusedByRule:
-			text = fmt.Sprintf(g.Text, row.Name, article(kind))
+			text = fmt.Sprintf(g.Text, verbText(row), article(kind))
 		case wire.CodeRevoked:
 		default:
-			text = fmt.Sprintf(g.Text, row.Name)
+			text = fmt.Sprintf(g.Text, verbText(row))
 		}
 		return wire.NewError(code, text, g.Hint)
 	}

@@ -78,6 +78,13 @@ func (d *DoctorReport) exit() int {
 	return config.ExitOK
 }
 
+func (d *DoctorReport) remedies() (out []*string) {
+	for i := range d.Findings {
+		out = append(out, &d.Findings[i].Remedy)
+	}
+	return out
+}
+
 func (d *DoctorReport) finish() {
 	d.V = DocumentVersion
 	d.Findings = orEmpty(d.Findings)

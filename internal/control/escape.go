@@ -54,6 +54,8 @@ func Sentence(s string) string {
 	return escape(plainer(s), sentenceSafe+pathSafe(runtime.GOOS), -1)
 }
 
+const arrow = '→'
+
 func escape(s, safe string, most int) string {
 	var b strings.Builder
 	shown := 0
@@ -71,6 +73,8 @@ func escape(s, safe string, most int) string {
 			b.WriteRune(r)
 		// Beyond ASCII only what spells words: PowerShell takes typographic quotes for quotes, and a terminal
 		// takes format characters for orders.
+		case r == arrow: // ours, in what became what; no shell and no terminal acts on it
+			b.WriteRune(r)
 		case r >= utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)):
 			b.WriteRune(r)
 		case r < utf8.RuneSelf:

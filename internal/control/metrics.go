@@ -1,8 +1,12 @@
 package control
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -181,7 +185,19 @@ func (m *Metrics) Handler() http.Handler {
 type promLog struct{ *slog.Logger }
 
 func (l promLog) Println(v ...any) {
+	for _, part := range v {
+		if err, ok := part.(error); ok && gone(err) {
+			l.Debug("metrics were not taken to the end", "error", err.Error())
+			return
+		}
+	}
 	l.Error("metrics cannot be gathered", "error", strings.TrimSpace(fmt.Sprintln(v...)))
+}
+
+// gone reports whether whoever asked has closed the connection: anybody may, and it is no fault of this node.
+func gone(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, http.ErrHandlerTimeout) || errors.Is(err, context.Canceled)
 }
 
 // tableCollector collects the table.

@@ -1,12 +1,17 @@
 package control
 
 import (
+	"bytes"
+	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pace-node/internal/provision"
@@ -197,5 +202,20 @@ func TestMetricsAreText(t *testing.T) {
 		if !strings.Contains(string(b), want) && !(want == "process_open_fds" && !strings.Contains(string(b), "process_")) {
 			t.Errorf("no %q", want)
 		}
+	}
+}
+
+// TestWhoGoesIsNoFault: anybody may ask for the metrics and close the connection; that is no error of this node.
+func TestWhoGoesIsNoFault(t *testing.T) {
+	var log bytes.Buffer
+	l := promLog{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	l.Println("error encoding and sending metric family:", &net.OpError{Op: "write", Err: syscall.EPIPE})
+	if s := log.String(); strings.Contains(s, "level=ERROR") || !strings.Contains(s, "level=DEBUG") {
+		t.Error(s)
+	}
+	log.Reset()
+	l.Println("error gathering metrics:", errors.New("collected metric was collected before with the same name"))
+	if s := log.String(); !strings.Contains(s, "level=ERROR") {
+		t.Error(s)
 	}
 }

@@ -277,8 +277,8 @@ func conditionText(c ConditionStatus) string {
 	return fmt.Sprintf("%s %s since %s: %s", Word(c.Severity), Word(c.ID), span(c.SinceMS), Sentence(c.Detail))
 }
 
-func (d *NodeStatus) remedies() []ConditionStatus    { return d.Conditions }
-func (d *ClusterStatus) remedies() []ConditionStatus { return d.Conditions }
+func (d *NodeStatus) remedies() []*string    { return remediesOf(d.Conditions) }
+func (d *ClusterStatus) remedies() []*string { return remediesOf(d.Conditions) }
 
 func (d *NodeStatus) finish() {
 	d.V = DocumentVersion

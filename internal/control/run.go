@@ -157,7 +157,9 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 	}
 	if err == nil {
 		if d, ok := doc.(remedied); ok && cfg.Typed["state-dir"] == config.OriginFlag {
-			addFlag(d.remedies(), "--state-dir="+cfg.StateDir)
+			for _, remedy := range d.remedies() {
+				*remedy = addFlag(*remedy, "--state-dir="+cfg.StateDir)
+			}
 		}
 		if err = write(stdout, doc, cfg.JSON); err == nil {
 			if d, ok := doc.(interface{ exit() int }); ok {
@@ -208,22 +210,29 @@ func Print(doc Printable, asJSON bool, stdout io.Writer) error { return write(st
 func remedyLine(s string) string { return "remedy: " + Sentence(s) }
 
 // remedied is a document that shows conditions.
-type remedied interface{ remedies() []ConditionStatus }
+type remedied interface{ remedies() []*string }
 
-// addFlag makes remedies reach the node that was asked: one that was named by a flag is not the one that they mean without.
-func addFlag(raised []ConditionStatus, flag string) {
-	if !Pasteable(strings.TrimLeft(flag, "-")) {
-		return
-	}
+func remediesOf(raised []ConditionStatus) (out []*string) {
 	for i := range raised {
-		r := &raised[i]
-		if strings.HasPrefix(r.Remedy, "pace-node ") || strings.HasPrefix(r.Remedy, "pacectl ") {
-			command, after, explained := strings.Cut(r.Remedy, " # ")
-			if r.Remedy = command + " " + flag; explained {
-				r.Remedy += " # " + after
-			}
-		}
+		out = append(out, &raised[i].Remedy)
 	}
+	return out
+}
+
+// addFlag makes a remedy reach the node that was asked: one that was named by a flag is not the one that it means without.
+func addFlag(remedy, flag string) string {
+	if !Pasteable(strings.TrimLeft(flag, "-")) {
+		return remedy
+	}
+	command, after, explained := strings.Cut(remedy, " # ")
+	program, _, _ := strings.Cut(strings.TrimPrefix(command, "sudo "), " ")
+	if program != "pace-node" && program != "pacectl" || strings.Contains(command, "--state-dir") {
+		return remedy
+	}
+	if command += " " + flag; explained {
+		command += " # " + after
+	}
+	return command
 }
 
 // write prints a document.
@@ -307,7 +316,7 @@ func argsText(v verb) string {
 	if v.most == 0 {
 		return "nothing more"
 	}
-	return v.args
+	return strings.ReplaceAll(v.args, "|", " or ")
 }
 
 func didYouMean(word string, candidates []string, before, otherwise string) string {

@@ -471,3 +471,33 @@ type inUse struct{}
 func (inUse) Error() string  { return "it is in use; stop the other one" }
 func (inUse) What() string   { return "it is in use" }
 func (inUse) Remedy() string { return "stop the other one" }
+
+// TestRemediesHaveTheStateDirectory: a state directory that was typed is in every command of a remedy that has one.
+func TestRemediesHaveTheStateDirectory(t *testing.T) {
+	const flag = "--state-dir=/srv/x"
+	for _, c := range []struct{ remedy, flag, want string }{
+		{"pacectl node", flag, "pacectl node --state-dir=/srv/x"},
+		{"pacectl doctor # names the rule", flag, "pacectl doctor --state-dir=/srv/x # names the rule"},
+		{"sudo pace-node --install-service # or start it by hand: pace-node", flag, "sudo pace-node --install-service --state-dir=/srv/x # or start it by hand: pace-node"},
+		{"pace-node --reset-identity --state-dir=/srv/y", flag, "pace-node --reset-identity --state-dir=/srv/y"},
+		{"df -h /srv/x", flag, "df -h /srv/x"},
+		{"sudo nft list ruleset", flag, "sudo nft list ruleset"},
+		{"", flag, ""},
+		{"pacectl node", "--state-dir=/srv/$(x)", "pacectl node"},
+	} {
+		if got := addFlag(c.remedy, c.flag); got != c.want {
+			t.Errorf("%q: %q, want %q", c.remedy, got, c.want)
+		}
+	}
+	remedies := map[string]remedied{
+		"node":   &NodeStatus{Conditions: []ConditionStatus{{Remedy: "pacectl node"}}},
+		"fleet":  &ClusterStatus{Conditions: []ConditionStatus{{Remedy: "pacectl node"}}},
+		"watch":  &WatchStatus{Conditions: []ConditionStatus{{Remedy: "pacectl node"}}},
+		"doctor": &DoctorReport{Findings: []DoctorFinding{{Remedy: "pacectl node"}}},
+	}
+	for name, d := range remedies {
+		if got := d.remedies(); len(got) != 1 || *got[0] != "pacectl node" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

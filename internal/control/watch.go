@@ -130,7 +130,7 @@ func (d *WatchStatus) Text() string {
 	return l.String()
 }
 
-func (d *WatchStatus) remedies() []ConditionStatus { return d.Conditions }
+func (d *WatchStatus) remedies() []*string { return remediesOf(d.Conditions) }
 
 // look asks for one picture. It waits for no election: what is known meanwhile is shown.
 func (r *runner) look(ctx context.Context, after uint64) (WatchStatus, error) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -287,7 +288,7 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 			return wire.ClusterAnswer{}, err
 		}
 		res, err := n.propose(ctx, fleet.Set(r.Name, r.Value, by, at))
-		return wire.ClusterAnswer{Revision: res.Revision, Text: fmt.Sprintf("%s is %s from now on", r.Name, r.Value)}, err
+		return wire.ClusterAnswer{Revision: res.Revision, Text: fmt.Sprintf("%s is %s from now on", r.Name, cmp.Or(r.Value, "at its default"))}, err
 	case "admit-learner":
 		if len(r.Lines) > 0 {
 			return n.preApproveAll(ctx, r.Lines, by, at)

@@ -478,3 +478,32 @@ func TestSimWholeFleetPoweredOff(t *testing.T) {
 		}
 	})
 }
+
+// TestSimSeatOfWhoIsHeard: the remedy of a fleet of one voter names a machine that is there, where there is one.
+func TestSimSeatOfWhoIsHeard(t *testing.T) {
+	simulate(t, 490, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b, c := s.boot(1), s.boot(2)
+		s.joined(a, b)
+		s.joined(a, c)
+		seat := func() string {
+			for _, r := range a.board.List() {
+				if r.ID == "single-voter-fleet" {
+					return r.Remedy
+				}
+			}
+			return ""
+		}
+		s.want(time.Minute, "it names one of them", func() bool { return strings.Contains(seat(), b.id) || strings.Contains(seat(), c.id) })
+		off, other := 1, c
+		if strings.Contains(seat(), c.id) {
+			off, other = 2, b
+		}
+		gone := s.nodes[off].Key()
+		s.halt(off)
+		s.want(2*time.Minute, "its session is over", func() bool { return a.hub.ByKey(other.Key()) != nil && a.hub.ByKey(gone) == nil })
+		s.must(s.write(a, "7"))
+		s.want(time.Minute, "it names the other", func() bool { return strings.Contains(seat(), other.id) })
+	})
+}

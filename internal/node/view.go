@@ -175,8 +175,8 @@ func (n *Node) confirmOwn(m fleet.Member) {
 // showFleet raises what the fleet's state alone shows.
 func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	voters := v.Voters()
-	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s on one voter", plural(v.Len()-1, "machine depends", "machines depend")), seatFor(v)...)
-	n.board.Set(len(voters) == 2, "two-voter-fleet", "both of two voters must answer for anything to be decided", seatFor(v)...)
+	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s on one voter", plural(v.Len()-1, "machine depends", "machines depend")), n.seatFor(v)...)
+	n.board.Set(len(voters) == 2, "two-voter-fleet", "both of two voters must answer for anything to be decided", n.seatFor(v)...)
 	n.showPaused()
 	if holder := v.HolderBack(); holder != "" {
 		n.board.Raise("mixed-node-versions", control.Word(holder)+" runs a version that holds the fleet's format back")
@@ -187,21 +187,28 @@ func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	n.board.Set(n.pinDisagrees.Load(), "pin-disagrees", "--fleet-id does not admit the fleet "+control.Word(own.Cluster)+", which this machine is in; it takes no work")
 }
 
-// seatFor is the id of a learner and the consensus endpoint that it would open, for the remedy of a fleet of one voter. One
-// that has just been admitted has not said where that is: it is the usual port of where it asked from.
-func seatFor(v *fleet.View) []string {
+// seatFor is the id of a learner and the consensus endpoint that it would open, for the remedy of a fleet of one voter: of one
+// that has a session here, if any has. One that has just been admitted has not said where that is: it is the usual port of where
+// it asked from.
+func (n *Node) seatFor(v *fleet.View) (seat []string) {
 	for m := range v.Members() {
 		if m.Role != fleet.RoleLearner {
 			continue
 		}
-		if m.Endpoints.Raft != "" {
-			return []string{m.ID, m.Endpoints.Raft}
+		live := m.ID == n.id || n.hub != nil && n.hub.ByKey(m.Key) != nil
+		if seat != nil && !live {
+			continue
 		}
-		if host, _, err := net.SplitHostPort(m.Endpoints.FC); err == nil {
-			return []string{m.ID, net.JoinHostPort(host, strconv.Itoa(control.DefaultRaftPort))}
+		if m.Endpoints.Raft != "" {
+			seat = []string{m.ID, m.Endpoints.Raft}
+		} else if host, _, err := net.SplitHostPort(m.Endpoints.FC); err == nil {
+			seat = []string{m.ID, net.JoinHostPort(host, strconv.Itoa(control.DefaultRaftPort))}
+		}
+		if live && seat != nil && seat[0] == m.ID {
+			return seat
 		}
 	}
-	return nil
+	return seat
 }
 
 // showPaused raises that a leader's queue stands, for want of means or by an operator's word, where there is somebody to

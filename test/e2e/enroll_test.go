@@ -53,7 +53,7 @@ func TestApprovalFromAnotherMachineNeedsAVotersKey(t *testing.T) {
 
 	// A learner's key is refused, also where its own node sent the verb on to the leader, and nobody's key too.
 	for _, args := range [][]string{{scheduler, "--enroll-approve=" + id + "@" + key}, {"--enroll-approve=" + id + "@" + key}} {
-		if said := b.exits(4, args...); !strings.Contains(said, "EnrollControl is not for a learner") || !strings.Contains(said, "remedy: ") {
+		if said := b.exits(4, args...); !strings.Contains(said, "the waiting list is not for a learner") || !strings.Contains(said, "remedy: ") {
 			t.Errorf("a learner is told: %s", said)
 		}
 	}

@@ -328,7 +328,7 @@ func TestLeaderIsAsked(t *testing.T) {
 		c.Leader = func(_ context.Context, v wire.Verb, payload []byte) ([]byte, error) {
 			asked = append(asked, v)
 			if refuse {
-				return nil, wire.NewError(wire.CodeRefusedByRule, "EnrollControl is not for a learner", "run it on a voter")
+				return nil, wire.NewError(wire.CodeRefusedByRule, "the waiting list is not for a learner", "run it on a voter")
 			}
 			if c, err := wire.DecodeEnrollControl(payload); err != nil {
 				return nil, err
