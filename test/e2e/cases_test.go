@@ -111,7 +111,7 @@ func TestAnsweringPortIsFiltered(t *testing.T) { // field case P10
 		t.Fatal(err)
 	}
 	b.shows("that nobody completes a proof", func(d nodeDoc) bool { return d.has("peers-never-authenticated") })
-	wants(t, b.ctl("node"), "peers-never-authenticated", "port "+port, "pacectl doctor # names the rule that the firewall here lacks for UDP port "+port)
+	wants(t, b.ctl("node"), "peers-never-authenticated", "port "+port, "remedy  pacectl doctor ", "# names the rule that the firewall here lacks for UDP port "+port)
 	if got := strings.Count(b.log.String(), "peers-never-authenticated"); got != 1 {
 		t.Errorf("it is said %d times", got)
 	}
