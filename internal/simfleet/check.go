@@ -2,6 +2,7 @@ package simfleet
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"pace-node/internal/enroll"
@@ -387,6 +388,10 @@ func (c *Checker) Recovered(cluster string, epoch, revision uint64, learner bool
 			delete(f.spent, p)
 		}
 	}
+	// An earlier recovery under this number has nobody left, or there would have been no other one: all who held it went to another
+	// fleet meanwhile. What they held is compared with nothing any more, nor who led them.
+	maps.DeleteFunc(c.leaders, func(of termOf, _ string) bool { return of.cluster == cluster && of.epoch >= epoch })
+	maps.DeleteFunc(c.digests, func(at position, _ seenDigest) bool { return at.cluster == cluster && at.epoch >= epoch })
 }
 
 // Dissolves notes that a fleet's leader proposes that all of it goes into another one.
