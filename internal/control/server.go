@@ -429,11 +429,17 @@ func (s *Server) enroll(ctx context.Context, p Peer, row wire.VerbRow, payload [
 		return malformed(row, err)
 	}
 	push := func(a wire.EnrollAnswer) error { return out.push(false, a.Append(nil)) }
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	first, wait, err := s.cfg.Backend.Enroll(ctx, p, r, push)
 	if err != nil {
 		return toFault(err)
 	}
 	if err := out.start(first.Append(nil)); err != nil {
+		if wait != nil { // who asked is gone: the row is not to be kept as if its stream stood
+			cancel()
+			wait()
+		}
 		return &fault{}
 	}
 	if wait == nil {

@@ -99,6 +99,7 @@ func (n *Node) Enroll(ctx context.Context, p control.Peer, r wire.EnrollRequest,
 		n.listChanged(now)
 	})
 	if err != nil {
+		n.unwait(w, true) // the loop may judge it yet
 		return wire.EnrollAnswer{}, nil, err
 	}
 	switch {
