@@ -8,6 +8,7 @@ import (
 
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/wire"
 )
 
 // The second table of the threat model over the simulated segment: what an attacker can do to a machine that joins its first
@@ -175,7 +176,7 @@ func TestSimThreatPin(t *testing.T) {
 			s.must(s.asked(s.led(a, b), forget(a)))
 			s.want(time.Minute, "the pinned voter is forgotten", func() bool { return a.Mode() == formation.Solitary })
 			b = s.led(b)
-			s.must(s.write(b, "7"))
+			s.must(s.asked(b, wire.ClusterRequest{Op: "set", Name: "enrollment.per-source", Value: "7"})) // again, where it is just being elected
 			s.want(2*time.Minute, "it follows, and takes work", func() bool { return follows(p, b) && provisioned(p, b) })
 			s.halt(1)
 			p = s.boot(1)
