@@ -166,6 +166,23 @@ func dialAdmin(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
+// accountOf says whose process has connected. One that the system does not tell,
+// since it is gone, is nobody's.
+func accountOf(c net.Conn) account {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return account{}
+	}
+	uid, err := peerUID(u)
+	if err != nil {
+		return account{uid: nobodysUID, other: true}
+	}
+	return account{uid: uid, other: uid != 0 && uint64(uid) != uint64(os.Geteuid())}
+}
+
+// nobodysUID is no account's: (uid_t)-1.
+const nobodysUID = 1<<32 - 1
+
 func trustedOwner(uid uint32) bool {
 	if uid == 0 || uint64(uid) == uint64(os.Geteuid()) {
 		return true

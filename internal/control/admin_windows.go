@@ -215,6 +215,9 @@ func dialAdmin(ctx context.Context, path string) (net.Conn, error) {
 	}
 }
 
+// accountOf tells nobody apart: the pipe's list holds SYSTEM, administrators and this process's own account alone.
+func accountOf(net.Conn) account { return account{} }
+
 func trustedPipe(h windows.Handle) error {
 	sd, err := windows.GetSecurityInfo(h, windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 // reasonNoRequest: a stream on which no whole request came in time.
 const reasonNoRequest = "no-request"
 
+// reasonConnections: a connection to the administrators' socket whose account has too many.
+const reasonConnections = "connections"
+
 // one makes label tuples of one label.
 func one(values ...string) [][]string {
 	out := make([][]string, len(values))
@@ -58,7 +61,7 @@ func verbNames() []string {
 }
 
 func refusalNames() []string {
-	out := []string{reasonNoRequest}
+	out := []string{reasonNoRequest, reasonConnections}
 	for _, c := range wire.Codes {
 		out = append(out, c.Name)
 	}
@@ -99,7 +102,7 @@ var ownSeries = []SeriesRow{
 	counterBy("pace_sessions_refused_total", "reason", "Connections, sessions and streams refused, by reason.", names(netio.Refusals, func(r netio.RefusalRow) string { return r.Label })...),
 	counterBy("pace_requests_total", "verb", "Requests read whole, by verb.", verbNames()...),
 	counterBy("pace_dissolve_orders_refused_total", "reason", "Dissolve orders that this machine did not obey, by why.", orderReasons()...),
-	counterBy("pace_requests_refused_total", "reason", "Requests answered with an error, by its code; no-request: none came in time.", refusalNames()...),
+	counterBy("pace_requests_refused_total", "reason", "Requests answered with an error, by its code; no-request: none came in time; connections: its account had too many to the administrators' socket.", refusalNames()...),
 
 	gauge("pace_fleet_revision", "Revision of the applied state."),
 	gaugeBy("pace_fleet_members", "role", "Members of the fleet, by role.", names(fleet.Roles, func(r fleet.Role) string { return string(r) })...),

@@ -37,6 +37,10 @@ const (
 	// nobody out.
 	localSilent = 512
 	localGrace  = 250 * time.Millisecond
+	// localPerAccount is how many connections to that socket one account may have,
+	// with a request or without, that is neither root's nor this process's own:
+	// members of group pace-admin. One more displaces its own oldest silent one.
+	localPerAccount = 64
 )
 
 // Sentinels of this package.
@@ -71,6 +75,8 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	once      map[any]map[wire.Verb]bool // session → verbs of one a connection that it has asked
 	closed    bool
+
+	accountOf func(net.Conn) account // whose process a local connection comes from; tests set it
 }
 
 // NewServer makes a server; it serves nothing by itself.
@@ -78,7 +84,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, listeners: map[net.Listener]struct{}{}, once: map[any]map[wire.Verb]bool{}}
+	s := &Server{cfg: cfg, listeners: map[net.Listener]struct{}{}, once: map[any]map[wire.Verb]bool{}, accountOf: accountOf}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
