@@ -282,7 +282,8 @@ func TestStoppedLeaderHandsOver(t *testing.T) {
 
 // TestRollingUpgrade: three voters and a learner are upgraded one after the other to a version that knows one change more;
 // the fleet keeps writing, names who holds the format back, and makes the change only when all can read it. A voter that is
-// put back then refuses to start over what it cannot read, keeps what it has, and goes on after its own upgrade.
+// put back then refuses to start over what it cannot read, keeps what it has, and goes on after its own upgrade. A learner
+// that is put back before it met the change serves what it has, says what it cannot read, and goes on after its upgrade too.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	next, err := filepath.Abs("../../build/pace-node-next")
@@ -315,14 +316,32 @@ func TestRollingUpgrade(t *testing.T) {
 	w.end(t)
 	lead := leads(t, a, b, c)
 	agree(t, lead, a, b, c, d)
+	before, err := d.cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.stop()
 	until(t, "the next format is written", func() (bool, string) {
 		_, err := lead.verb("--cluster-set=format.next=true")
 		return err == nil, fmt.Sprint(err)
 	})
-	agree(t, lead, a, b, c, d)
-	if n, err := lead.status(); err != nil || n.has("mixed-node-versions") {
-		t.Errorf("%v, %+v", err, n.Conditions)
+	d.binary = ""
+	d.start()
+	d.ready()
+	d.shows("that the fleet's format is a later one", func(s nodeDoc) bool { return s.has("fleet-format-newer") })
+	if kept, err := d.cluster(); err != nil || kept.roster() != before.roster() {
+		t.Errorf("put back %s shows: %v\n%s", d.name, err, kept.roster())
 	}
+	d.stop()
+	d.binary = next
+	d.start()
+	d.ready()
+	agree(t, lead, a, b, c, d)
+	d.shows("that it reads the fleet's format again", func(s nodeDoc) bool { return !s.has("fleet-format-newer") })
+	until(t, "all read the next format", func() (bool, string) {
+		n, err := lead.status()
+		return err == nil && !n.has("mixed-node-versions"), fmt.Sprint(err, n.Conditions)
+	})
 
 	back := c
 	if lead == c {
