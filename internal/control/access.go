@@ -44,12 +44,13 @@ type GateRow struct {
 }
 
 // Gate is the table of kinds. What each verb asks for is the access column of
-// wire.Verbs. A voter that asks for what only the leader may is told to come
-// again: it may lead since a moment, before its first heartbeat arrived here.
+// wire.Verbs. A member that asks for what only the leader may is told to come
+// again: it may lead since a moment, before its first heartbeat arrived here, or
+// before the entry was applied here that makes it a voter.
 var Gate = []GateRow{
 	{KindStranger, 0, wire.CodeNotMember, wire.CodeNotMember, wire.CodeNotMember},
 	{KindRevoked, 0, wire.CodeRevoked, wire.CodeRevoked, wire.CodeRevoked},
-	{KindLearner, 0, 0, wire.CodeRefusedByRule, wire.CodeRefusedByRule},
+	{KindLearner, 0, 0, wire.CodeRosterNotApplied, wire.CodeRefusedByRule},
 	{KindVoter, 0, 0, wire.CodeRosterNotApplied, 0},
 	{KindLeader, 0, 0, 0, 0},
 	{KindLocal, 0, wire.CodeRefusedByRule, wire.CodeRefusedByRule, 0},
@@ -78,7 +79,7 @@ var gateText = []struct {
 	{wire.CodeNotMember, "%s is for members of the fleet, and this key is not in its roster", "approve the machine first: pace-node --enroll-list on the leader"},
 	{wire.CodeRevoked, "", "a revoked key is never admitted again: run pace-node --reset-identity on that machine"},
 	{wire.CodeRefusedByRule, "%s is not for %s", "run it on a voter of the fleet: pacectl fleet status names them"},
-	{wire.CodeRosterNotApplied, "%s is for the leader, and this node has not yet heard that this voter leads", "try again in a few seconds"},
+	{wire.CodeRosterNotApplied, "%s is for the leader, and this node has not yet heard that this member leads", "try again in a few seconds"},
 }
 
 // kindOf reads what Backend.Access said: the highest access of the key, or why

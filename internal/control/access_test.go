@@ -28,8 +28,8 @@ var wantGate = []struct {
 	{0x13, ok, ok, ok, ok, ok, ok}, // Hello: anybody
 	{0x14, nm, rv, ok, ok, ok, ru}, // Announce: roster member
 	{0x15, nm, rv, ok, ok, ok, ru}, // StartupEvent: roster member
-	{0x16, nm, rv, ru, ry, ok, ru}, // Query: leader
-	{0x17, nm, rv, ru, ry, ok, ru}, // Work: leader
+	{0x16, nm, rv, ry, ry, ok, ru}, // Query: leader
+	{0x17, nm, rv, ry, ry, ok, ru}, // Work: leader
 	{0x18, nm, rv, ok, ok, ok, ok}, // Status: roster member, and administrators read it
 	{0x19, nm, rv, ru, ok, ok, ok}, // Cluster: administrator
 	{0x1A, nm, rv, ru, ok, ok, ok}, // Queue: administrator

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/provision"
 	"pace-node/internal/queue"
 	"pace-node/internal/statedir"
 	"pace-node/internal/wire"
@@ -314,6 +316,28 @@ func TestSimProvisionModes(t *testing.T) {
 		}
 		if n := counted(a, queue.CountProvisioned); n != 4 {
 			t.Errorf("%v runs were confirmed, want 4", n)
+		}
+	})
+}
+
+// TestSimWhoseRoleIsNotAppliedIsAskedToWait: a member that may lead by now, and that the machine it comes to still holds as a
+// learner, is refused for now: the machine is tried again, and is not parked.
+func TestSimWhoseRoleIsNotAppliedIsAskedToWait(t *testing.T) {
+	simulate(t, 91, func(t *testing.T, s *sim) {
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.joined(a, b)
+		for verb, payload := range map[wire.Verb]any{wire.VerbQuery: struct{}{}, wire.VerbWork: wire.WorkRequest{Step: wire.StepInventory}} {
+			err := b.callMember(context.Background(), a.id, verb, payload, nil)
+			var refused *wire.Error
+			if !errors.As(err, &refused) {
+				t.Fatalf("%s of a learner: %v", verb, err)
+			}
+			at := slices.IndexFunc(provision.CallErrors, func(r provision.CallRow) bool { return r.Code == refused.Code })
+			if at < 0 || !provision.CallErrors[at].Repeat || provision.CallErrors[at].Permanent {
+				t.Errorf("%s of a learner is refused as %s, which is no refusal for now", verb, refused.Code)
+			}
 		}
 	})
 }
