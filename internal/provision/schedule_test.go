@@ -45,12 +45,18 @@ func (h *history) verb(do func(context.Context, string) (string, error), id stri
 }
 
 func (h *history) lead(leading bool) {
+	depose := func() {
+		h.mu.Lock()
+		h.deposed = !leading
+		h.mu.Unlock()
+	}
 	h.leading = leading
+	if leading {
+		depose() // before it hears of it: it may have begun by the time that the loop has turned
+	}
 	h.p.Lead(leading)
 	h.sync(func(time.Time) {})
-	h.mu.Lock()
-	h.deposed = !leading
-	h.mu.Unlock()
+	depose()
 }
 
 // deeds is everything that may happen.
