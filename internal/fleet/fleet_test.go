@@ -124,6 +124,41 @@ func TestLeaveKeepsTheKey(t *testing.T) {
 	must(t, s, admit(1))
 }
 
+// TestWhatEstablishes: each of the four that make a fleet an established one, and that taking it back does not undo it.
+func TestWhatEstablishes(t *testing.T) {
+	for name, c := range map[string][2]Command{
+		"another machine": {admit(1), Forget("n-0001", by, 1)},
+		"a pre-approval":  {PreApprove("n-0003", pub(3), false, by, 1), Unapprove("n-0003", by, 1)},
+		"a seat ahead":    {PreApproveSeat("n-0003", pub(3), "10.0.0.3:6680", by, 1), Unapprove("n-0003", by, 1)},
+		"a setting":       {Set(SettingPerSource, "9", by, 1), Set(SettingPerSource, "", by, 1)},
+		"an armed window": {MarkEstablished("window of 1m0s", by, 1), Audit("window", "", "off", by, 1)},
+	} {
+		s := founded(t)
+		if s.View().Established() {
+			t.Fatal("a fleet of one is established from the start")
+		}
+		if r := must(t, s, c[0]); !s.View().Established() || !r.Changed.Has(ChangedEstablished) {
+			t.Errorf("%s does not establish the fleet", name)
+		}
+		must(t, s, c[1])
+		restored, err := Restore(s.Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.View().Established() || !restored.View().Established() {
+			t.Errorf("%s is taken back, and the fleet is no longer established", name)
+		}
+	}
+	for name, c := range map[string]Command{
+		"what a machine says of itself": Announce("n-a", wire.Announce{Platform: "linux/amd64"}),
+		"an act of the audit":           Audit("retry", "", "", by, 1),
+	} {
+		if s := founded(t); must(t, s, c).Changed.Has(ChangedEstablished) || s.View().Established() {
+			t.Errorf("%s establishes the fleet", name)
+		}
+	}
+}
+
 func TestRekey(t *testing.T) {
 	s := founded(t)
 	must(t, s, admit(1))

@@ -371,6 +371,38 @@ func TestTriggersFromElsewhere(t *testing.T) {
 	}
 }
 
+// Each trigger that comes from elsewhere, in each mode: the page's row is begun, and any other pair is ignored and counted.
+func TestEveryTriggerFromElsewhereInEveryMode(t *testing.T) {
+	for _, from := range allModes {
+		for _, on := range allTriggers {
+			if row, _ := on.Row(); !row.External {
+				continue
+			}
+			own := ownOf(1, younger)
+			own.Mode = from
+			target := &Target{Cluster: idOf(2), Endpoint: "10.0.0.2:6674", Keys: []identity.PublicKey{keyOf(2)}}
+			switch from {
+			case Pending:
+				own.Target = target
+			case Learner, Voter:
+				own.Established = true
+			}
+			r := newRig(t, Config{Own: own})
+			out := r.step(Event{Kind: EvTrigger, Trigger: on, Target: target, Roster: []byte("roster"), From: keyOf(2)})
+			move, ignored := find(out, ActMove), r.m.Count(CountMovesIgnored)
+			want, known := wantTransitions[from][on]
+			switch {
+			case !known && (move != nil || ignored != 1):
+				t.Errorf("%v on %v: %+v, and %d are counted", from, on, out, ignored)
+			case known && (move == nil || ignored != 0):
+				t.Errorf("%v on %v is not begun: %+v, and %d are counted", from, on, out, ignored)
+			case known && (cell{move.Transition.To, move.Transition.Effect, move.Transition.Rebuild}) != want:
+				t.Errorf("%v on %v: %+v", from, on, move.Transition)
+			}
+		}
+	}
+}
+
 // A machine that was forgotten starts anew: the fleets of one that it had proven as a member are gone by then.
 func TestForgottenJudgesOnlyWhatItHearsFromThenOn(t *testing.T) {
 	own := ownOf(1, younger)

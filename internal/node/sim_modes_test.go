@@ -3,13 +3,16 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
+	"pace-node/internal/netio"
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
@@ -85,5 +88,86 @@ func TestSimModes(t *testing.T) {
 		for i, n := range s.nodes {
 			want(i, fmt.Sprintf("voter, leads: %v", n == lead), shown{formation.Voter, formation.ConsensusFleet, true, wire.StateEstablished, n == lead})
 		}
+	})
+}
+
+// countedNet counts the sockets that a machine opens.
+type countedNet struct {
+	*simNet
+	datagrams, sessions atomic.Int32
+}
+
+// Datagrams implements Network.
+func (c *countedNet) Datagrams(cfg netio.DatagramConfig) (netio.DatagramPort, error) {
+	c.datagrams.Add(1)
+	return c.simNet.Datagrams(cfg)
+}
+
+// Listen implements Network.
+func (c *countedNet) Listen(addr string) (net.Listener, error) {
+	if strings.HasSuffix(addr, ":6674") {
+		c.sessions.Add(1)
+	}
+	return c.simNet.Listen(addr)
+}
+
+// TestSimSocketsSurviveRebuilds: whatever modes a machine goes through, it has the sockets of its start: who talks to it is
+// not cut off, and the port that it answers from stays the same.
+func TestSimSocketsSurviveRebuilds(t *testing.T) {
+	simulate(t, 252, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=own-key-revoked"}
+		a := s.boot(0)
+		time.Sleep(2 * time.Second)
+		var counted *countedNet
+		b := s.boot(1, func(c *Config) {
+			counted = &countedNet{simNet: c.Network.(*simNet)}
+			c.Network = counted
+		})
+		before := counted.port.AnsweringAddr()
+		s.joined(a, b)
+		s.must(s.cluster(a, wire.ClusterRequest{Op: "admit", ID: b.id, Endpoint: raftEndpointOf(1)}))
+		s.want(time.Minute, "it is a voter", func() bool { return seats(a, b) })
+		s.must(s.asked(s.led(a, b), demote(b)))
+		s.want(time.Minute, "it is a learner again", func() bool { return b.Mode() == formation.Learner && follows(b, a) })
+		s.must(s.cluster(a, forget(b)))
+		s.want(10*time.Second, "it is a fleet of its own", func() bool { return b.Mode() == formation.Solitary })
+		if d, l := counted.datagrams.Load(), counted.sessions.Load(); d != 1 || l != 1 || counted.port.AnsweringAddr() != before {
+			t.Errorf("discovery's sockets were opened %d times, the sessions' %d times; it answered from %s, and now from %s", d, l, before, counted.port.AnsweringAddr())
+		}
+	})
+}
+
+// TestSimAdmittedWhileYielding: an approval that is being committed while its fleet of one yields: the yield is taken back,
+// and that fleet, which is one of two now, is where everybody ends.
+func TestSimAdmittedWhileYielding(t *testing.T) {
+	simulate(t, 253, func(t *testing.T, s *sim) {
+		d := s.boot(3)
+		s.cut(between(3))
+		time.Sleep(2 * time.Second)
+		var slow atomic.Bool
+		a := s.boot(0, func(c *Config) {
+			c.Point = func(name string) {
+				for name == "consensus.commit.before" && slow.Load() {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+		own := a.View().Cluster()
+		time.Sleep(2 * time.Second)
+		b := s.boot(1)
+		s.want(5*time.Second, "it waits", func() bool { return s.waits(a, b) })
+		slow.Store(true)
+		granted := make(chan error, 1)
+		go func() { granted <- s.grant(a, b) }()
+		s.cut(nil)
+		s.want(25*time.Second, "its fleet yields meanwhile", func() bool { return a.Mode() == formation.Pending })
+		slow.Store(false)
+		s.want(time.Second, "it is a voter of its own fleet, and asks nobody", func() bool {
+			return a.Mode() == formation.Voter && a.View().Cluster() == own && a.View().Holds(b.ID(), b.Key()) && owns(a).Target == nil
+		})
+		<-granted
+		s.want(5*time.Minute, "the one that it yielded to yields to it", func() bool { return s.waits(a, d) })
+		s.joined(a, d)
+		s.want(5*time.Minute, "one fleet", func() bool { return follows(b, a) && s.oneFleet(a) })
 	})
 }

@@ -127,27 +127,42 @@ func TestSimPorts(t *testing.T) {
 	})
 }
 
-// TestSimEstablishedIsKept: a setting makes a fleet of one established for ever: it does not yield to an older one, which
-// yields to it.
+// TestSimEstablishedIsKept: a setting, a pre-approval and an armed window each make a fleet of one established for ever, also
+// where it was taken back: it does not yield to an older one, which yields to it.
 func TestSimEstablishedIsKept(t *testing.T) {
-	simulate(t, 55, func(t *testing.T, s *sim) {
-		s.cut(between(1))
-		older := s.boot(0)
-		time.Sleep(2 * time.Second)
-		b := s.boot(1)
-		s.must(s.cluster(b, wire.ClusterRequest{Op: "set", Name: fleet.SettingPerSource, Value: "7"}))
-		s.want(time.Second, "it announces so", func() bool { return b.self.Load().State == wire.StateEstablished })
-		s.halt(1)
-		b = s.boot(1)
-		if b.self.Load().State != wire.StateEstablished {
-			t.Error("a restart forgot it")
-		}
-		s.cut(nil)
-		s.want(30*time.Second, "the older one yields", func() bool { return asks(older, b) })
-		if b.Mode() != formation.Solitary {
-			t.Errorf("it is %s", b.Mode())
-		}
-	})
+	for name, by := range map[string]func(s *sim, b *Node){
+		"a setting": func(s *sim, b *Node) {
+			s.must(s.cluster(b, wire.ClusterRequest{Op: "set", Name: fleet.SettingPerSource, Value: "7"}))
+			s.must(s.cluster(b, wire.ClusterRequest{Op: "set", Name: fleet.SettingPerSource}))
+		},
+		"a pre-approval": func(s *sim, b *Node) {
+			s.must(s.cluster(b, wire.ClusterRequest{Op: "admit-learner", ID: "n-9", Key: identity.NewPrivateKey([32]byte{9}).Public().String()}))
+			s.must(s.cluster(b, wire.ClusterRequest{Op: "forget", ID: "n-9"}))
+		},
+		"an armed window": func(s *sim, b *Node) { s.must(s.arm(b, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 55, func(t *testing.T, s *sim) {
+				s.cut(between(1))
+				older := s.boot(0)
+				time.Sleep(2 * time.Second)
+				b := s.boot(1)
+				by(s, b)
+				s.want(time.Second, "it announces so", func() bool { return b.self.Load().State == wire.StateEstablished })
+				time.Sleep(2 * time.Second)
+				s.halt(1)
+				b = s.boot(1)
+				if b.self.Load().State != wire.StateEstablished {
+					t.Error("a restart forgot it")
+				}
+				s.cut(nil)
+				s.want(30*time.Second, "the older one yields", func() bool { return asks(older, b) })
+				if b.Mode() != formation.Solitary {
+					t.Errorf("it is %s", b.Mode())
+				}
+			})
+		})
+	}
 }
 
 // TestSimEveryAddressChanged: a fleet whose every address changed while it was off finds itself again by its beacons.
