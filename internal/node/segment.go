@@ -60,10 +60,14 @@ func (n *Node) heard(now time.Time, e discovery.Event) {
 		n.log.Debug("peer not heard for 90 s", "id", control.Word(e.ID))
 	case discovery.EventUnknownKey:
 		n.strangeVoter(now, e)
+		admit := ""
+		if e.Admit != "" { // an id or a host that cannot be pasted has no line
+			admit = "pace-node " + e.Admit
+		}
 		n.log.Warn("proof under a key that the roster does not hold: a machine that nobody admitted", "id", control.Word(e.ID), "from", e.From.String(),
-			"key", e.Key.String(), "reason", e.Reason, "stands-for", e.Count, "to-admit", e.Admit)
+			"key", e.Key.String(), "reason", e.Reason, "stands-for", e.Count, "to-admit", admit)
 	case discovery.EventRevokedKey:
-		n.log.Warn("proof under a revoked key, which is never admitted again", "id", control.Word(e.ID), "from", e.From.String(), "key", e.Key.String(), "stands-for", e.Count)
+		n.log.Warn("proof under a revoked key, which is never admitted again", "id", control.Word(e.ID), "from", e.From.String(), "key", e.Key.String(), "reason", e.Reason, "stands-for", e.Count)
 	case discovery.EventVersionSeen:
 		n.log.Warn("datagram of another version of the discovery wire; upgrade the segment's nodes together", "from", e.From.String(), "version", e.Version, "stands-for", e.Count)
 		n.versionSeen = now

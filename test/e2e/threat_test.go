@@ -250,7 +250,11 @@ func TestThreats(t *testing.T) {
 	run("Send arbitrary datagrams", func(t *testing.T) {
 		unmoved(t, func() {
 			m.proves(a, m.key, m.speaksFor(cluster, "mallory"), unknownKey)
-			wants(t, a.log.String(), "a machine that nobody admitted", m.key.Public().String(), "cluster-admit=")
+			// The line names the key, and the command to paste: whole, so that nothing is left to be found out.
+			admit := fmt.Sprintf(`to-admit="pace-node --cluster-admit=mallory=%s:6680@%s"`, mallory.addr, m.key.Public())
+			if line := lineWith(a.log.String(), "a machine that nobody admitted", "key="+m.key.Public().String()); !strings.Contains(line, " "+admit) || !strings.Contains(line, "from="+mallory.addr.String()+":") {
+				t.Errorf("the log says %q, want %s", line, admit)
+			}
 			small, _ := wire.EncodeChallenge("x", [32]byte{1}, 90)
 			claims := datagram(wire.KindBeacon, nil)
 			be.BigEndian.PutUint32(claims[3:], 1<<31)
@@ -412,6 +416,11 @@ func TestThreats(t *testing.T) {
 			now := a.metrics().of(t, revokedKey)
 			return now == was+1, fmt.Sprint(now)
 		})
+		line := lineWith(a.log.String(), "proof under a revoked key, which is never admitted again", "key="+key.Public().String())
+		wants(t, line, "from="+mallory.addr.String()+":", "pace-node --reset-identity")
+		if strings.Contains(line, "cluster-admit") {
+			t.Errorf("a revoked key is given a way in: %s", line)
+		}
 		thief := mallory.client(t, key)
 		if ans, code := thief.enroll(a.endpoint(), wire.EnrollRequest{ID: "another-id", Endpoint: mallory.addr.String() + ":6674", Nonce: [32]byte{2}}); code != 0 || ans.Outcome != wire.OutcomeRevoked {
 			t.Errorf("under another id it is told %s, %s", code, ans.Outcome)

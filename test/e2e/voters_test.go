@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -148,24 +149,51 @@ func (w *writer) end(t *testing.T) {
 	t.Logf("%d writes, and at most %s between two", w.writes, w.longest)
 }
 
+// hears waits until fleet status says how many of the voters a node hears: to a person, and to a program.
+func (n *node) hears(heard, total int) {
+	n.t.Helper()
+	said := fmt.Sprintf("\nvoters %d of %d heard\n", heard, total)
+	until(n.t, n.name+" says"+strings.TrimRight(said, "\n"), func() (bool, string) {
+		out, err := n.pacectl("fleet", "status")
+		return err == nil && strings.Contains(out, said), fmt.Sprint(err, out)
+	})
+	until(n.t, n.name+" says so in its document", func() (bool, string) {
+		out, err := n.pacectl("fleet", "status", "--json")
+		var d struct {
+			View struct {
+				Heard int `json:"voters_heard"`
+				Total int `json:"voters_total"`
+			}
+		}
+		return err == nil && json.Unmarshal([]byte(out), &d) == nil && d.View.Heard == heard && d.View.Total == total, fmt.Sprint(err, out)
+	})
+}
+
 // TestVoterKilledAnotherLeads: of three voters under load the leader is killed; another leads, writes are accepted, the
-// learner follows, and the one that was killed comes back as a voter.
+// learner follows, fleet status says how many of the voters are left, and the one that was killed comes back as a voter.
 func TestVoterKilledAnotherLeads(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t, 4)
 	a, b, c := threeVoters(t, l)
 	d := l.hosts[3].joined(t, a, "dogwood")
+	for _, n := range []*node{a, b, c} {
+		n.hears(3, 3)
+	}
 	w := writes(b, c)
 	w.goesOn(t)
 	a.kill()
 	lead := leads(t, b, c)
 	w.goesOn(t)
 	w.end(t)
+	for _, n := range []*node{b, c, d} {
+		n.hears(2, 3)
+	}
 	d.follows(lead)
 	a.start()
 	a.ready()
 	a.inMode("voter", lead)
 	agree(t, lead, a, b, c, d)
+	lead.hears(3, 3)
 }
 
 // TestLeaderCutOffAnotherLeads: the leader's link is cut; the others go on, it says within thirty seconds why nothing is
