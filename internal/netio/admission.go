@@ -44,7 +44,7 @@ const (
 	ofAskers                       // those whose first request was anything but FleetSummary
 )
 
-// admissionBound is one row of the bounds: at Stage, a newcomer is refused when Scope already counts Bound.
+// admissionBound is one row of the bounds: at Stage, a newcomer is refused when Scope already counts Bound and nobody gives way.
 type admissionBound struct {
 	Refusal Refusal
 	Stage   admissionStage
@@ -54,13 +54,16 @@ type admissionBound struct {
 	SparesLoopback bool
 	// SparesSummary: it does not apply to a first request that is FleetSummary.
 	SparesSummary bool
+	// Of those that it counts, one gives way that has been here for Grace, or for Turn where its network holds at least two
+	// more than the newcomer's.
+	Grace, Turn time.Duration
 }
 
 // admissionBounds are asked in this order; the first that is reached is the reason.
 var admissionBounds = []admissionBound{
-	{RefuseSourceFull, atConnect, ofSource, MaxStrangersPerSource, true, false},
-	{RefuseStrangersFull, atConnect, ofAll, MaxStrangers, false, false},
-	{RefuseSummaryReserve, atFirstRequest, ofAskers, MaxStrangers - KeptForFleetSummary, false, true},
+	{RefuseSourceFull, atConnect, ofSource, MaxStrangersPerSource, true, false, StrangerGrace, StrangerTurn},
+	{RefuseStrangersFull, atConnect, ofAll, MaxStrangers, false, false, StrangerGrace, StrangerTurn},
+	{RefuseSummaryReserve, atFirstRequest, ofAskers, MaxStrangers - KeptForFleetSummary, false, true, StrangerGrace, StrangerTurn},
 }
 
 // admissionPhase is what a stranger's session waits for.
@@ -100,12 +103,15 @@ type Admission struct {
 	facts    AdmissionFacts
 	loopback bool
 	open     map[uint64]*stranger
+	leaving  map[uint64]*stranger // gave way, and are closed at the next Due
 }
 
 // stranger is one open session of a key that was not known when it was last asked.
 type stranger struct {
 	key     identity.PublicKey
 	source  netip.Prefix
+	opened  time.Time
+	gaveWay Refusal // with leaving: at which bound
 	phase   admissionPhase
 	since   time.Time
 	pending int  // requests read and not yet answered
@@ -115,7 +121,7 @@ type stranger struct {
 
 // NewAdmission returns an empty table; loopback is --discovery-loopback.
 func NewAdmission(facts AdmissionFacts, loopback bool) *Admission {
-	return &Admission{facts: facts, loopback: loopback, open: map[uint64]*stranger{}}
+	return &Admission{facts: facts, loopback: loopback, open: map[uint64]*stranger{}, leaving: map[uint64]*stranger{}}
 }
 
 // sourceNetwork is what counts as one source: an IPv4 address, or an IPv6 /64.
@@ -134,8 +140,8 @@ func (a *Admission) Connect(now time.Time, id uint64, key identity.PublicKey, so
 	if a.facts.known(key) {
 		return RefusalNone
 	}
-	s := &stranger{key: key, source: sourceNetwork(source), since: now}
-	if r := a.refuses(atConnect, s, false); r != RefusalNone {
+	s := &stranger{key: key, source: sourceNetwork(source), opened: now, since: now}
+	if r := a.refuses(now, atConnect, s, false); r != RefusalNone {
 		return r
 	}
 	a.open[id] = s
@@ -143,7 +149,7 @@ func (a *Admission) Connect(now time.Time, id uint64, key identity.PublicKey, so
 }
 
 // refuses asks the bounds of a stage.
-func (a *Admission) refuses(stage admissionStage, s *stranger, summary bool) Refusal {
+func (a *Admission) refuses(now time.Time, stage admissionStage, s *stranger, summary bool) Refusal {
 	for _, b := range admissionBounds {
 		if b.Stage != stage || b.SparesSummary && summary || b.SparesLoopback && a.loopback && s.source.Addr().IsLoopback() {
 			continue
@@ -153,25 +159,61 @@ func (a *Admission) refuses(stage admissionStage, s *stranger, summary bool) Ref
 		}
 		// Who got a row meanwhile is bounded by the waiting list, and leaves room here.
 		a.release()
-		if a.count(b.Scope, s) >= b.Bound {
+		if a.count(b.Scope, s) >= b.Bound && !a.giveWay(now, &b, s) {
 			return b.Refusal
 		}
 	}
 	return RefusalNone
 }
 
+// counts reports whether a scope counts another stranger.
+func (c admissionScope) counts(s, self *stranger) bool {
+	return s != self && (c == ofAll || c == ofSource && s.source == self.source || c == ofAskers && s.asker)
+}
+
 // count counts the other strangers of a scope.
 func (a *Admission) count(scope admissionScope, self *stranger) (n int) {
 	for _, s := range a.open {
-		switch {
-		case s == self:
-		case scope == ofSource && s.source == self.source,
-			scope == ofAll,
-			scope == ofAskers && s.asker:
+		if scope.counts(s, self) {
 			n++
 		}
 	}
 	return n
+}
+
+// giveWay makes a place where a bound is reached: of those that it counts, the one that has been here longest leaves, out of
+// the network that holds most. Whoever says something now and then would hold its place for ever otherwise, and as many as
+// there are places would keep out everybody.
+func (a *Admission) giveWay(now time.Time, b *admissionBound, self *stranger) bool {
+	held := map[netip.Prefix]int{}
+	for _, s := range a.open {
+		if b.Scope.counts(s, self) {
+			held[s.source]++
+		}
+	}
+	var id uint64
+	var oldest *stranger
+	for n, s := range a.open {
+		if !b.Scope.counts(s, self) {
+			continue
+		}
+		earlier := oldest == nil || held[s.source] > held[oldest.source] || held[s.source] == held[oldest.source] &&
+			(s.opened.Before(oldest.opened) || s.opened.Equal(oldest.opened) && n < id)
+		if earlier {
+			id, oldest = n, s
+		}
+	}
+	within := b.Grace
+	if oldest != nil && held[oldest.source] >= held[self.source]+2 {
+		within = b.Turn
+	}
+	if oldest == nil || now.Sub(oldest.opened) < within {
+		return false
+	}
+	oldest.gaveWay = b.Refusal
+	delete(a.open, id)
+	a.leaving[id] = oldest
+	return true
 }
 
 // release forgets strangers whose key became known.
@@ -185,6 +227,9 @@ func (a *Admission) release() {
 
 // Request judges a request whose header was read, before its payload is.
 func (a *Admission) Request(now time.Time, id uint64, verb wire.Verb, length uint32) Refusal {
+	if s := a.leaving[id]; s != nil && !a.facts.known(s.key) {
+		return s.gaveWay
+	}
 	s := a.open[id]
 	if s == nil {
 		return RefusalNone
@@ -198,13 +243,13 @@ func (a *Admission) Request(now time.Time, id uint64, verb wire.Verb, length uin
 			return RefuseFirstRequestTooLarge
 		}
 		summary := verb == wire.VerbFleetSummary
-		if r := a.refuses(atFirstRequest, s, summary); r != RefusalNone {
+		if r := a.refuses(now, atFirstRequest, s, summary); r != RefusalNone {
 			return r
 		}
 		s.asked, s.asker = true, !summary
 	} else if verb != wire.VerbFleetSummary && !s.asker {
 		// A summary's session that goes on to ask leaves the places that are kept for summaries.
-		if r := a.refuses(atFirstRequest, s, false); r != RefusalNone {
+		if r := a.refuses(now, atFirstRequest, s, false); r != RefusalNone {
 			return r
 		}
 		s.asker = true
@@ -235,13 +280,16 @@ func (a *Admission) Sweep(now time.Time, id uint64, key identity.PublicKey, sour
 	switch known := a.facts.known(key); {
 	case known:
 		delete(a.open, id)
-	case a.open[id] == nil:
-		a.open[id] = &stranger{key: key, source: sourceNetwork(source), since: now, phase: awaitsMore, asked: true, asker: true}
+	case a.open[id] == nil && a.leaving[id] == nil:
+		a.open[id] = &stranger{key: key, source: sourceNetwork(source), opened: now, since: now, phase: awaitsMore, asked: true, asker: true}
 	}
 }
 
 // Gone forgets a session.
-func (a *Admission) Gone(id uint64) { delete(a.open, id) }
+func (a *Admission) Gone(id uint64) {
+	delete(a.open, id)
+	delete(a.leaving, id)
+}
 
 // Expired is a session to close.
 type Expired struct {
@@ -249,9 +297,16 @@ type Expired struct {
 	Refusal Refusal // RefusalNone: an ordinary end
 }
 
-// Due returns the sessions whose time is over and forgets them; one whose key became known is only forgotten.
+// Due returns the sessions whose time is over, and those that gave way, and forgets them; one whose key became known is only
+// forgotten.
 func (a *Admission) Due(now time.Time) []Expired {
 	var out []Expired
+	for id, s := range a.leaving {
+		delete(a.leaving, id)
+		if !a.facts.known(s.key) {
+			out = append(out, Expired{id, s.gaveWay})
+		}
+	}
 	for id, s := range a.open {
 		w := waitOf(s.phase)
 		if now.Sub(s.since) < w.Within {
@@ -265,8 +320,11 @@ func (a *Admission) Due(now time.Time) []Expired {
 	return out
 }
 
-// Next returns when Due is to be asked again; ok is false while no stranger is connected.
+// Next returns when Due is to be asked again, the zero time for at once; ok is false while no stranger is connected.
 func (a *Admission) Next() (at time.Time, ok bool) {
+	if len(a.leaving) > 0 {
+		return time.Time{}, true
+	}
 	for _, s := range a.open {
 		if t := s.since.Add(waitOf(s.phase).Within); !ok || t.Before(at) {
 			at, ok = t, true

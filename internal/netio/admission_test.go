@@ -3,6 +3,7 @@ package netio
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,41 @@ var admissionCases = []struct {
 		{do: "connect", n: 500, from: "10.1.0.1", want: "none"}, {do: "known", n: 500}, {do: "large", n: 500, want: "none"},
 		{do: "due", after: time.Hour, want: ""},
 	}},
+	{name: "who has been here for three seconds gives way in its network", steps: []admissionStep{
+		{do: "connect", n: 1, from: "10.1.0.1", want: "none"}, {do: "connect", n: 2, from: "10.1.0.1", want: "none"},
+		{do: "connect", n: 3, from: "10.1.0.1", want: "none"}, {do: "connect", n: 4, from: "10.1.0.1", want: "none"},
+		{do: "connect", n: 5, from: "10.1.0.1", after: 2999 * time.Millisecond, want: "source-full"},
+		{do: "connect", n: 5, from: "10.1.0.1", after: time.Millisecond, want: "none"}, {do: "ask", n: 1, want: "source-full"},
+		{do: "due", want: "1 source-full"}, {do: "due", want: ""}, {do: "connect", n: 6, from: "10.1.0.1", want: "none"}, {do: "due", want: "2 source-full"},
+		{do: "connect", n: 7, from: "10.1.0.1", want: "none"}, {do: "connect", n: 8, from: "10.1.0.1", want: "none"},
+		{do: "connect", n: 9, from: "10.1.0.1", want: "source-full"},
+	}},
+	{name: "who has been here for three seconds gives way of all, whatever it says meanwhile", steps: steps(many(1, 64, "connect"), many(1, 56, "ask"), []admissionStep{
+		{do: "answered", n: 1, after: 2999 * time.Millisecond}, {do: "connect", n: 65, from: "10.9.0.1", want: "strangers-full"},
+		{do: "connect", n: 65, from: "10.9.0.1", after: time.Millisecond, want: "none"}, {do: "sweep", n: 1, from: "10.0.0.2"}, {do: "due", want: "1 strangers-full"},
+	})},
+	{name: "who has been here for three seconds gives way of those that ask", steps: steps(many(1, 57, "connect"), many(1, 56, "ask"), []admissionStep{
+		{do: "ask", n: 57, after: 2999 * time.Millisecond, want: "summary-reserve"}, {do: "ask", n: 57, after: time.Millisecond, want: "none"},
+		{do: "due", want: "1 summary-reserve"},
+	})},
+	{name: "a network that holds two more gives way after a quarter of a second", steps: steps(many(1, 62, "connect"), []admissionStep{
+		{do: "connect", n: 63, from: "10.9.0.1", want: "none"}, {do: "connect", n: 64, from: "10.9.0.1", want: "none"},
+		{do: "connect", n: 65, from: "10.9.0.2", after: 249 * time.Millisecond, want: "strangers-full"},
+		{do: "connect", n: 65, from: "10.9.0.2", after: time.Millisecond, want: "none"}, {do: "due", want: "63 strangers-full"},
+		{do: "connect", n: 66, from: "10.9.0.3", after: time.Second, want: "strangers-full"},
+	})},
+	{name: "a network that holds two more askers gives way to another's", steps: steps(many(1, 54, "connect"), many(1, 54, "ask"), []admissionStep{
+		{do: "connect", n: 55, from: "10.9.0.1", want: "none"}, {do: "ask", n: 55, want: "none"}, {do: "connect", n: 56, from: "10.9.0.1", want: "none"},
+		{do: "ask", n: 56, want: "none"}, {do: "connect", n: 57, from: "10.9.0.2", want: "none"},
+		{do: "ask", n: 57, after: 249 * time.Millisecond, want: "summary-reserve"}, {do: "ask", n: 57, after: time.Millisecond, want: "none"},
+		{do: "due", want: "55 summary-reserve"},
+	})},
+	{name: "who got a row gives way to nobody, also after it was to", steps: []admissionStep{
+		{do: "connect", n: 500, from: "10.1.0.1", want: "none"}, {do: "connect", n: 501, from: "10.1.0.1", want: "none"},
+		{do: "connect", n: 502, from: "10.1.0.1", want: "none"}, {do: "connect", n: 503, from: "10.1.0.1", want: "none"},
+		{do: "connect", n: 504, from: "10.1.0.1", after: 3 * time.Second, want: "none"}, {do: "known", n: 500}, {do: "ask", n: 500, want: "none"}, {do: "due", want: ""},
+		{do: "known", n: 501}, {do: "connect", n: 505, from: "10.1.0.1", want: "none"}, {do: "connect", n: 506, from: "10.1.0.1", want: "none"}, {do: "due", want: "502 source-full"},
+	}},
 	{name: "requests of known keys and of nobody are not judged", steps: []admissionStep{
 		{do: "large", n: 1001, want: "none"}, {do: "answered", n: 1001}, {do: "due", after: time.Hour, want: ""},
 	}},
@@ -190,18 +226,25 @@ func TestAdmission(t *testing.T) {
 
 func TestMutationAdmission(t *testing.T) {
 	for name, change := range map[string]func(*admissionBound){
-		"one more":   func(r *admissionBound) { r.Bound++ },
-		"one less":   func(r *admissionBound) { r.Bound-- },
-		"reason":     func(r *admissionBound) { r.Refusal = RefuseFlood },
-		"stage":      func(r *admissionBound) { r.Stage = 1 - r.Stage },
-		"scope":      func(r *admissionBound) { r.Scope = (r.Scope + 1) % 3 },
-		"loopback":   func(r *admissionBound) { r.SparesLoopback = !r.SparesLoopback },
-		"no summary": func(r *admissionBound) { r.SparesSummary = !r.SparesSummary },
+		"one more":    func(r *admissionBound) { r.Bound++ },
+		"one less":    func(r *admissionBound) { r.Bound-- },
+		"reason":      func(r *admissionBound) { r.Refusal = RefuseFlood },
+		"stage":       func(r *admissionBound) { r.Stage = 1 - r.Stage },
+		"scope":       func(r *admissionBound) { r.Scope = (r.Scope + 1) % 3 },
+		"loopback":    func(r *admissionBound) { r.SparesLoopback = !r.SparesLoopback },
+		"no summary":  func(r *admissionBound) { r.SparesSummary = !r.SparesSummary },
+		"longer":      func(r *admissionBound) { r.Grace += time.Millisecond },
+		"shorter":     func(r *admissionBound) { r.Grace -= time.Millisecond },
+		"turn later":  func(r *admissionBound) { r.Turn += time.Millisecond },
+		"turn sooner": func(r *admissionBound) { r.Turn -= time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := admissionBounds
 			if name == "loopback" {
 				table = table[:2] // by its scope and stage the third counts no source
+			}
+			if strings.HasPrefix(name, "turn") {
+				table = table[1:] // the first counts one network
 			}
 			if name == "no summary" {
 				table = table[2:] // nothing was asked when the others are

@@ -11,6 +11,11 @@ const (
 	MaxStrangersPerSource = 4
 	// KeptForFleetSummary of MaxStrangers serve nothing but FleetSummary, so that fleets can still meet.
 	KeptForFleetSummary = 8
+	// StrangerGrace is how long a stranger's session keeps its place from another for which there is none: several times what
+	// an ask takes over a poor link. StrangerTurn is the same where its network holds at least two more than the other's, so
+	// that a few networks with many sessions keep out nobody who comes from elsewhere.
+	StrangerGrace = 3 * time.Second
+	StrangerTurn  = 250 * time.Millisecond
 	// HandshakeWithin is how long a TLS handshake may take.
 	HandshakeWithin = 5 * time.Second
 	// FirstRequestWithin is how long after the handshake a stranger's first request may take.

@@ -3,6 +3,7 @@ package netio_test
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,4 +101,62 @@ func TestDawdlersGiveWay(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestStrangersGiveWay: sessions of strangers from as many addresses as it takes to hold every place, each of which says
+// something as often as keeps it, keep no honest machine out: one of theirs gives way. Each that did is counted.
+func TestStrangersGiveWay(t *testing.T) {
+	for _, c := range []struct {
+		what          string
+		sources, each int
+		after         time.Duration // how long they have been there when the honest one comes
+	}{
+		{"sixteen addresses", netio.MaxStrangers / netio.MaxStrangersPerSource, netio.MaxStrangersPerSource, netio.StrangerTurn},
+		{"as many addresses as places", netio.MaxStrangers, 1, netio.StrangerGrace},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			netsim.Bubble(t, func(t *testing.T) {
+				network := netsim.NewNet()
+				a, b := boot(t, network, 1), boot(t, network, 2)
+				stop := make(chan struct{})
+				var crowd sync.WaitGroup
+				var all []*netio.Session
+				for i := range c.sources {
+					h := netio.NewHub(netio.HubConfig{Key: key(byte(100 + i)), Handler: a, Dialer: network.Dialer(netip.AddrFrom4([4]byte{10, 0, 9, byte(i + 1)}))})
+					t.Cleanup(h.Close)
+					for range c.each {
+						s, err := h.Dial(t.Context(), a.endpoint(), nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						all = append(all, s)
+						crowd.Go(func() {
+							for {
+								select {
+								case <-stop:
+									return
+								case <-s.Done():
+									return
+								case <-time.After(netio.FirstRequestWithin / 2):
+								}
+								netio.Call(t.Context(), s, wire.VerbHello, nil)
+							}
+						})
+					}
+				}
+				synctest.Wait()
+				if n := a.Count()["stranger"]; n != netio.MaxStrangers {
+					t.Fatalf("%d strangers", n)
+				}
+				time.Sleep(c.after)
+				call(t, b.dial(a), wire.VerbHello, "an honest machine")
+				synctest.Wait()
+				if n := a.Refused(netio.RefuseStrangersFull) + a.Refused(netio.RefuseSourceFull); n != 1 {
+					t.Errorf("%d are counted, one gave way", n)
+				}
+				close(stop)
+				crowd.Wait()
+			})
+		})
+	}
 }

@@ -14,6 +14,8 @@ func TestNumbersOfThePages(t *testing.T) {
 		{"sessions outside the roster", MaxStrangers, 64},
 		{"of one source network", MaxStrangersPerSource, 4},
 		{"kept for FleetSummary", KeptForFleetSummary, 8},
+		{"a place that another wants", int64(StrangerGrace), int64(3 * time.Second)},
+		{"a place of a network that holds more", int64(StrangerTurn), int64(250 * time.Millisecond)},
 		{"a handshake", int64(HandshakeWithin), int64(5 * time.Second)},
 		{"a first request", int64(FirstRequestWithin), int64(5 * time.Second)},
 		{"bytes of it", FirstRequestCeiling, 4096},
