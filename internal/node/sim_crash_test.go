@@ -13,8 +13,8 @@ import (
 	"pace-node/internal/formation"
 )
 
-// The moves of formation that take minutes, or several machines, are ended here at each point of their record; test/crash
-// ends real processes at those of every other move.
+// The moves by which an ask ends unanswered are ended here at each point of their record. test/crash ends real processes at
+// those of every move but Abandoned, for which each would wait ten minutes.
 
 // movesBecause is why a machine's last move began, as it said.
 func (s *sim) movesBecause(name string) string {
