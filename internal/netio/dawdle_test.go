@@ -120,7 +120,6 @@ func TestStrangersGiveWay(t *testing.T) {
 				a, b := boot(t, network, 1), boot(t, network, 2)
 				stop := make(chan struct{})
 				var crowd sync.WaitGroup
-				var all []*netio.Session
 				for i := range c.sources {
 					h := netio.NewHub(netio.HubConfig{Key: key(byte(100 + i)), Handler: a, Dialer: network.Dialer(netip.AddrFrom4([4]byte{10, 0, 9, byte(i + 1)}))})
 					t.Cleanup(h.Close)
@@ -129,7 +128,6 @@ func TestStrangersGiveWay(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						all = append(all, s)
 						crowd.Go(func() {
 							for {
 								select {

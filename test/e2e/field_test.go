@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,7 +119,15 @@ func TestAnonymousAsksAreBounded(t *testing.T) { // field case P19
 	t.Parallel()
 	l := newLAN(t, 2)
 	a := l.hosts[0].start(t, "alder", metered)
-	memory := a.memory()
+	sizes := func() (out string) { // of all that it writes, but for the log of this test
+		for name, b := range leftBy(t, a.dir) {
+			out += fmt.Sprintln(name, len(b))
+		}
+		lines := strings.Split(out, "\n")
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	memory, files := a.memory(), sizes()
 	h := l.hosts[1]
 	const sources, asks = 20, 5
 	full, waiting := 0, 0
@@ -147,6 +156,9 @@ func TestAnonymousAsksAreBounded(t *testing.T) { // field case P19
 	}
 	if got := a.memory(); got > memory+10<<20 {
 		t.Errorf("%d KiB of memory, %d before", got>>10, memory>>10)
+	}
+	if now := sizes(); now != files {
+		t.Errorf("files grew: before\n%s\nafter\n%s", files, now)
 	}
 	a.must("--enroll-clear")
 	if d, err := a.waiting(); err != nil || len(d.Rows) != 0 {

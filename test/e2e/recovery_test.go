@@ -128,15 +128,18 @@ func TestQuorumGoneForGood(t *testing.T) { // field case P28
 	a.kill()
 	c.kill()
 	began := time.Now()
-	if out, err := b.verb("--cluster-forget=" + a.id()); err == nil {
+	out, err := b.verb("--cluster-forget=" + a.id())
+	if err == nil {
 		t.Errorf("done without a quorum: %s", out)
 	}
 	if took := time.Since(began); took > 45*time.Second {
 		t.Errorf("it took %s to say so", took)
 	}
-	var out string
+	until(t, "the verb says how many are needed, and the way out", func() (bool, string) { // while one is being elected it says so
+		_, err = b.verb("--cluster-forget=" + a.id())
+		return err != nil && strings.Contains(err.Error(), "2 of 3 voters are needed for one, and 1 heard from here") && strings.Contains(err.Error(), "pacectl fleet recover"), fmt.Sprint(err)
+	})
 	until(t, "no leader is heard", func() (bool, string) {
-		var err error
 		out, err = b.pacectlIn(fleet+"\n", "fleet", "recover")
 		return err == nil, out
 	})
@@ -244,7 +247,7 @@ func TestBackupRestoredOnANewMachine(t *testing.T) {
 func TestCopiedStateBothAlive(t *testing.T) { // field cases P21 and P22
 	t.Parallel()
 	l := newLAN(t, 3)
-	a := l.hosts[0].start(t, "alder", metered)
+	a := l.hosts[0].start(t, "alder", metered, "--log-level=debug")
 	nextSecond(t)
 	b := l.hosts[1].joined(t, a, "birch")
 	b.follows(a)
@@ -272,7 +275,24 @@ func TestCopiedStateBothAlive(t *testing.T) { // field cases P21 and P22
 		n.shows("the copy", func(d nodeDoc) bool { return d.has("identity-cloned") })
 	}
 	wants(t, a.ctl("node"), "identity-cloned", "pace-node --reset-identity", l.hosts[1].addr.String(), l.hosts[2].addr.String())
+	for _, n := range []*node{b, twin} {
+		wants(t, n.ctl("node"), "identity-cloned", "pace-node --reset-identity")
+	}
 	id := b.id()
+	// The two do not fight: their sessions stay, and it costs nobody a core.
+	opened := func() int { return strings.Count(a.log.String(), "session opened") }
+	began, sessions := time.Now(), opened()
+	used := map[*node]time.Duration{a: a.cpu(), b: b.cpu(), twin: twin.cpu()}
+	until(t, "twenty seconds have passed", func() (bool, string) { return time.Since(began) > 20*time.Second, "" })
+	took := time.Since(began)
+	if n := opened() - sessions; n > int(took/(15*time.Second))+1 {
+		t.Errorf("%d sessions were opened in %s", n, took)
+	}
+	for n, was := range used {
+		if got := n.cpu() - was; got > took/20 {
+			t.Errorf("%s used %s of processor in %s", n.name, got, took)
+		}
+	}
 
 	// The copy is made a machine of its own; refused while it runs.
 	if out, err := twin.verb("--reset-identity"); err == nil || !strings.Contains(err.Error(), "stop it") {

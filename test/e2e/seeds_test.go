@@ -146,7 +146,7 @@ func TestDNSNamesTheFleet(t *testing.T) { // field case P11
 		"--srv-host=_pace._tcp.corp.test,host1.corp.test,7777,20,5", "--host-record=host1.corp.test,10.1.0.2", "--host-record=host9.corp.test,"+gone.String())
 	j := two.hosts[0]
 	j.etc("resolv.conf", "search corp.test other.test\nnameserver 10.2.255.254\n")
-	a := one.hosts[0].start(t, "alder")
+	a := one.hosts[0].start(t, "alder", metered)
 	nextSecond(t)
 	b := j.newNode(t, "birch", metered)
 	began := time.Now()
@@ -166,6 +166,19 @@ func TestDNSNamesTheFleet(t *testing.T) { // field case P11
 	b.approve(a)
 	b.inMode("learner", a)
 	b.follows(a)
+	// No beacon of it arrives, and it is heard by its session: ten minutes later as now.
+	until(t, "it is heard at this moment", func() (bool, string) {
+		d, err := a.cluster()
+		for _, m := range d.Members {
+			if m.ID == b.id() {
+				return m.HeardMS != nil && *m.HeardMS == 0, fmt.Sprint(m.HeardMS)
+			}
+		}
+		return false, fmt.Sprint(err)
+	})
+	if got := a.metrics().of(t, "pace_discovery_beacons_heard_total"); got != 0 {
+		t.Errorf("%v beacons were heard across a router", got)
+	}
 	if log := queries.String(); strings.Contains(log, "other.test") || strings.Contains(log, "corp.test.corp.test") || strings.Contains(log, "_pace._tcp.test ") {
 		t.Errorf("asked elsewhere too:\n%s", log)
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -105,14 +106,16 @@ func TestDamagedStateIsRefusedAndNothingIsMinted(t *testing.T) { // field case P
 	a := l.hosts[0].start(t, "alder")
 	id := a.id()
 	a.stop()
+	fleet := a.recordedCluster()
 	for _, c := range []struct {
 		file   string
 		damage func(b []byte) []byte
+		remedy string
 	}{
-		{"node-key", func([]byte) []byte { return nil }},
-		{"node-key", func(b []byte) []byte { b[10] ^= 1; return b }},
-		{"formation.json", func([]byte) []byte { return nil }},
-		{"consensus/raft.db", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"node-key", func([]byte) []byte { return nil }, "put that file back"},
+		{"node-key", func(b []byte) []byte { b[10] ^= 1; return b }, "put that file back"},
+		{"formation.json", func([]byte) []byte { return nil }, "put that file back"},
+		{"consensus/raft.db", func(b []byte) []byte { return b[:len(b)/2] }, "put the file back from a backup"},
 	} {
 		path := filepath.Join(a.dir, c.file)
 		good, err := os.ReadFile(path)
@@ -124,15 +127,22 @@ func TestDamagedStateIsRefusedAndNothingIsMinted(t *testing.T) { // field case P
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		before := everyFile(t, a.dir)
 		broken := l.hosts[0].newNode(t, "broken")
 		broken.dir = a.dir
 		broken.start()
 		if status := broken.ends(); status == 0 || status == -1 {
 			t.Errorf("%s: status %d", c.file, status)
 		}
-		wants(t, broken.log.String(), filepath.Base(c.file))
-		if got, err := os.ReadFile(path); err != nil || string(got) != string(bad) {
-			t.Errorf("%s was changed: %v", c.file, err)
+		wants(t, broken.log.String(), filepath.Base(c.file), c.remedy)
+		after := everyFile(t, a.dir)
+		for name := range after {
+			if after[name] != before[name] {
+				t.Errorf("with %s damaged the start changed %s: %q, before %q", c.file, name, after[name], before[name])
+			}
+		}
+		if len(after) != len(before) {
+			t.Errorf("with %s damaged the start left %d files of %d", c.file, len(after), len(before))
 		}
 		if err := os.WriteFile(path, good, 0o600); err != nil {
 			t.Fatal(err)
@@ -140,9 +150,32 @@ func TestDamagedStateIsRefusedAndNothingIsMinted(t *testing.T) { // field case P
 	}
 	a.start()
 	a.ready()
-	if got := a.id(); got != id {
-		t.Errorf("it is %s now, was %s", got, id)
+	if got := a.id(); got != id || a.clusterID() != fleet {
+		t.Errorf("it is %s in %s now, was %s in %s", got, a.clusterID(), id, fleet)
 	}
+}
+
+// everyFile is what stands below a state directory, by path, but for what each start writes: who holds the lock, and how many
+// starts there were, under a checksum of the record.
+func everyFile(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, name := range names(t, dir) {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		switch name {
+		case "node.lock":
+			text = ""
+		case "formation.json":
+			_, text, _ = strings.Cut(text, "\n")
+			text = regexp.MustCompile(`"boot_counter": \d+`).ReplaceAllString(text, "")
+		}
+		out[name] = text
+	}
+	return out
 }
 
 func names(t *testing.T, dir string) (out []string) {

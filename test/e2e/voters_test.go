@@ -232,7 +232,8 @@ func TestPromotionBehindAFirewall(t *testing.T) {
 	nextSecond(t)
 	b := l.hosts[1].joined(t, a, "birch")
 	b.host.nft("table inet wall { chain in { type filter hook input priority 0; tcp dport 6680 drop; }; }")
-	a.must(fmt.Sprintf("--cluster-admit=%s=%s", b.id(), b.raftEndpoint()))
+	said := a.must(fmt.Sprintf("--cluster-admit=%s=%s", b.id(), b.raftEndpoint()))
+	wants(t, said, "becomes a voter once it has caught up") // accepted is not done
 	a.lists(b, "voter-pending")
 	for i := range 3 {
 		a.must(fmt.Sprintf("--cluster-set=enrollment.per-source=%d", 5+i))
@@ -241,6 +242,8 @@ func TestPromotionBehindAFirewall(t *testing.T) {
 	if role := a.role(b); role != "voter-pending" {
 		t.Fatalf("behind the wall it is %s", role)
 	}
+	a.shows("that the promotion stands still", func(d nodeDoc) bool { return d.has("promotion-stalled") })
+	wants(t, a.must("--cluster-status"), "promotion-stalled", "nothing reached its consensus port "+b.raftEndpoint())
 	b.host.nft("delete table inet wall")
 	b.inMode("voter", a)
 	a.lists(b, "voter")
