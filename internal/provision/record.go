@@ -66,8 +66,12 @@ func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 		k.State = queue.StateNone // it was told to shut down, and whether it came back the first round shows
 	}
 	if rec.Due > 0 {
-		// Of another leader's clock: a skew moves it, the bound of the wait holds it.
-		k.DueIn = time.Unix(rec.Due, 0).Sub(now)
+		// Of another leader's clock: where that was ahead of this one, the machine waits as long as it was told to, and no longer.
+		due := time.Unix(rec.Due, 0)
+		k.DueIn = due.Sub(now)
+		if n := len(rec.Outcomes); n > 0 {
+			k.DueIn = min(k.DueIn, due.Sub(time.Unix(rec.Outcomes[n-1].At, 0)))
+		}
 		if k.State != queue.StateDeferred {
 			k.DueIn = min(k.DueIn, queue.BackoffMax)
 		}

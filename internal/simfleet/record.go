@@ -60,7 +60,11 @@ func known(id string, rec fleet.Provision, wall time.Time) queue.Known {
 		k.State = queue.StateConfirmed
 	}
 	if rec.Due > 0 {
-		k.DueIn = time.Unix(rec.Due, 0).Sub(wall)
+		due := time.Unix(rec.Due, 0)
+		k.DueIn = due.Sub(wall)
+		if n := len(rec.Outcomes); n > 0 {
+			k.DueIn = min(k.DueIn, due.Sub(time.Unix(rec.Outcomes[n-1].At, 0)))
+		}
 		if k.State != queue.StateDeferred {
 			k.DueIn = min(k.DueIn, queue.BackoffMax)
 		}
