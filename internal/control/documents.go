@@ -434,6 +434,7 @@ type AuditList struct {
 	View    View         `json:"view"`
 	Entries []AuditEntry `json:"entries"`
 	LeftOut int          `json:"left_out,omitempty"` // entries that were not asked for
+	Note    string       `json:"note,omitempty"`     // why this machine holds none, and whom to ask
 }
 
 // QueueEntry is one machine in the provisioning queue.
@@ -458,8 +459,18 @@ type QueueList struct {
 	V       int          `json:"v"`
 	View    View         `json:"view"`
 	Paused  bool         `json:"paused"`
-	Why     string       `json:"why,omitempty"` // it is paused
+	Why     string       `json:"why,omitempty"`       // it is paused
+	By      *QueuePause  `json:"paused_by,omitempty"` // the operator who paused it, as long as the audit holds that
 	Entries []QueueEntry `json:"entries"`
+	Note    string       `json:"note,omitempty"` // what this list leaves out, and whom to ask
+}
+
+// QueuePause is an operator's word that paused the queue.
+type QueuePause struct {
+	By     string `json:"by"` // key text: names may change hands
+	ByName string `json:"by_name,omitempty"`
+	At     int64  `json:"at"`               // Unix seconds, the leader's clock
+	Reason string `json:"reason,omitempty"` // as it was typed
 }
 
 // QueueOutcome is one past run of a machine.

@@ -17,6 +17,14 @@ type Failure struct {
 	Reason string `json:"reason"` // never empty
 	Remedy string `json:"remedy"` // never empty
 	Exit   int    `json:"exit"`   // exit status
+	// Near are machines that a mistyped word may mean, the likeliest first; at most 3.
+	Near []NearMachine `json:"near,omitempty"`
+}
+
+// NearMachine is a machine whose name or id is nearly what was typed.
+type NearMachine struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
 }
 
 func (f *Failure) Error() string { return f.Reason }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ type fakeNode struct {
 	access   wire.Access
 	denied   *wire.Error
 	fail     error // answered by every verb
+	refuse   error // answered by Cluster and Queue
 	status   map[string]any
 	statusOf func(wire.StatusRequest) (any, error) // in the place of status
 	list     EnrollList
@@ -145,7 +147,7 @@ func (f *fakeNode) Cluster(_ context.Context, _ Peer, r wire.ClusterRequest) (wi
 	f.mu.Lock()
 	f.clusters = append(f.clusters, r)
 	f.mu.Unlock()
-	return wire.ClusterAnswer{Revision: 7, Text: "did " + r.Op}, f.saw("Cluster " + r.Op)
+	return wire.ClusterAnswer{Revision: 7, Text: "did " + r.Op}, cmp.Or(f.saw("Cluster "+r.Op), f.refuse)
 }
 
 func (f *fakeNode) Queue(_ context.Context, _ Peer, r wire.QueueRequest) (json.RawMessage, error) {
@@ -154,6 +156,9 @@ func (f *fakeNode) Queue(_ context.Context, _ Peer, r wire.QueueRequest) (json.R
 	f.mu.Unlock()
 	if err := f.saw("Queue " + r.Op); err != nil {
 		return nil, err
+	}
+	if f.refuse != nil {
+		return nil, f.refuse
 	}
 	if d, ok := f.queue[r.Op]; ok {
 		return EncodeDocument(d)

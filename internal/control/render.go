@@ -395,6 +395,8 @@ func (d *AuditList) Text() string {
 	l.add("view %s", viewText(d.View))
 	switch {
 	case len(d.Entries) > 0:
+	case d.Note != "":
+		l.add("note: %s", Sentence(d.Note))
 	case d.View.Mode == "learner":
 		l.add("(a learner does not hold the record: ask a voter, pacectl audit --scheduler=HOST)")
 	default:
@@ -454,12 +456,18 @@ func (d *QueueList) Text() string {
 	} else {
 		l.add("queue: running")
 	}
+	if d.By != nil {
+		l.add("paused by %s %s, %s", Word(d.By.By), Word(d.By.ByName), date(d.By.At))
+	}
 	l.add("view %s", viewText(d.View))
 	if len(d.Entries) == 0 {
 		l.add("(nothing in the queue)")
 	}
 	for i := range d.Entries {
 		d.Entries[i].line(&l)
+	}
+	if d.Note != "" {
+		l.add("note: %s", Sentence(d.Note))
 	}
 	return trimLines(l.String())
 }

@@ -278,6 +278,13 @@ func TestQueueTexts(t *testing.T) {
 	if diff := cmp.Diff(text("queue: paused by an operator", "view of a learner's applied state, revision 7, current", "(nothing in the queue)"), empty.Text()); diff != "" {
 		t.Error(diff)
 	}
+	paused := QueueList{Paused: true, Why: "an operator paused it (web1: a new \x1b[2Jrack; $(reboot))", View: View{Leads: true},
+		By: &QueuePause{By: testKey, ByName: "web 1", At: 1767225600, Reason: "a new \x1b[2Jrack; $(reboot)"}, Note: "ask a voter; HOST"}
+	want = text("queue: paused an operator paused it [web1: a new \\x1b[2Jrack, \\x24[reboot]]", "paused by "+testKey+" web\\x201, 2026-01-01T00:00:00Z", "view of the leader itself, current",
+		"(nothing in the queue)", "note: ask a voter, HOST")
+	if diff := cmp.Diff(want, paused.Text()); diff != "" {
+		t.Error(diff)
+	}
 	show := QueueShow{View: View{Leads: true}, Entry: d.Entries[1], Outcomes: []QueueOutcome{{At: 1767225600, Outcome: "error", Stage: "configure", Error: "disk full"}}}
 	for _, want := range []string{"state  backing off\n", "attempt  3\n", "due  in 1m30s\n", "last-success  never\n", "run  2026-01-01T00:00:00Z error configure disk full\n"} {
 		if !strings.Contains(show.Text(), want) {
@@ -288,6 +295,9 @@ func TestQueueTexts(t *testing.T) {
 
 func TestOtherTexts(t *testing.T) {
 	if said := (&AuditList{View: View{Mode: "learner"}}).Text(); !strings.Contains(said, "ask a voter") || strings.Contains(said, "nothing recorded") {
+		t.Errorf("a learner says of the record it does not hold: %s", said)
+	}
+	if said := (&AuditList{View: View{Mode: "learner", Revision: 7}, Note: "ask; alder"}).Text(); said != text("view of a learner's applied state, revision 7, current", "note: ask, alder") {
 		t.Errorf("a learner says of the record it does not hold: %s", said)
 	}
 	audit := AuditList{View: View{Leads: true}, Entries: []AuditEntry{{At: 1767225600, By: testKey, Did: "approve", What: idA + " web1", Revision: 9}}}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,17 +52,60 @@ func resolve(word, what, lister string, machines []Machine) (string, error) {
 	return "", unknownMachine(word, what, lister, machines)
 }
 
-// unknownMachine is the refusal of a word that means no machine, with the one that it most likely meant.
+// unknownMachine is the refusal of a word that means no machine, with those that it most likely meant.
 func unknownMachine(word, what, lister string, machines []Machine) *Failure {
-	remedy := lister
-	var names []string
+	f := &Failure{Code: codeUnknown, Exit: config.ExitRefused, Reason: fmt.Sprintf("%q is no machine of %s", word, what), Remedy: lister}
+	f.meant(nearby(word, machines), lister)
+	return f
+}
+
+// guess is what a word may have meant that the list of machines does not hold, as long as the node may know it.
+type guess struct {
+	near   []NearMachine
+	lister string
+}
+
+// meant adds to a failure which machines a mistyped word may mean. Names are chosen by machines, so each stands with its id.
+func (f *Failure) meant(near []NearMachine, lister string) {
+	if len(near) == 0 {
+		return
+	}
+	f.Near = near
+	var words []string
+	for _, m := range near {
+		w := Word(m.ID)
+		if m.Name != "" {
+			w = Word(m.Name) + " (" + Word(m.ID) + ")"
+		}
+		words = append(words, w)
+	}
+	f.Remedy = "did you mean " + strings.Join(words, ", or ") + "? " + lister + " shows all"
+}
+
+// maxNear is how many machines are proposed for one word.
+const maxNear = 3
+
+// nearby are the machines that a mistyped word may mean, by their names and ids, the likeliest first.
+func nearby(word string, machines []Machine) []NearMachine {
+	type ranked struct {
+		NearMachine
+		away int
+	}
+	var found []ranked
 	for _, m := range machines {
-		names = append(names, m.Name, m.ID)
+		away := min(away(word, m.Name), away(word, m.ID))
+		if away <= maxDistance && !slices.ContainsFunc(found, func(f ranked) bool { return f.ID == m.ID }) {
+			found = append(found, ranked{NearMachine{ID: m.ID, Name: m.Name}, away})
+		}
 	}
-	if n := nearest(word, names); n != "" {
-		remedy = "did you mean " + Word(n) + "? " + lister + " shows all"
+	slices.SortStableFunc(found, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.away, b.away), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	var out []NearMachine
+	for _, f := range found[:min(len(found), maxNear)] {
+		out = append(out, f.NearMachine)
 	}
-	return &Failure{Code: codeUnknown, Exit: config.ExitRefused, Reason: fmt.Sprintf("%q is no machine of %s", word, what), Remedy: remedy}
+	return out
 }
 
 func listed(machines []Machine) string {
@@ -86,17 +130,26 @@ const maxCompared = 64
 func nearest(word string, candidates []string) string {
 	best, at := "", maxDistance+1
 	for _, c := range candidates {
-		if len(word) > maxCompared || len(c) > maxCompared || c == "" {
-			continue
-		}
-		if strings.HasPrefix(c, word) && len(word) >= 2 {
-			return c
-		}
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < at && d < len(c) {
+		if d := away(word, c); d < at {
 			best, at = c, d
 		}
 	}
 	return best
+}
+
+// away is how far a candidate is from a word, in letters; its beginning is none away, and one that cannot be meant is more than
+// maxDistance.
+func away(word, c string) int {
+	if len(word) > maxCompared || len(c) > maxCompared || c == "" {
+		return maxDistance + 1
+	}
+	if strings.HasPrefix(c, word) && len(word) >= 2 {
+		return 0
+	}
+	if d := distance(strings.ToLower(word), strings.ToLower(c)); d < len(c) {
+		return d
+	}
+	return maxDistance + 1
 }
 
 // distance counts inserted, removed and changed letters, two swapped neighbours

@@ -1,11 +1,16 @@
 package control
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"pace-node/internal/config"
 	"pace-node/internal/identity"
+	"pace-node/internal/wire"
 )
 
 func mustKey(t *testing.T, text string) identity.PublicKey {
@@ -63,5 +68,74 @@ func TestNearest(t *testing.T) {
 		if got := nearest(c.word, firstWords()); got != c.want {
 			t.Errorf("%q → %q, want %q", c.word, got, c.want)
 		}
+	}
+}
+
+// TestNearby: what a mistyped word may mean, the likeliest first, and at most three.
+func TestNearby(t *testing.T) {
+	machines := []Machine{
+		{ID: "1111aaaa", Name: "alder"}, {ID: "2222bbbb", Name: "elder"}, {ID: "3333cccc", Name: "birch"}, {ID: "4444dddd"},
+		{ID: "5555eeee", Name: "rack-a1"}, {ID: "6666ffff", Name: "rack-a2"}, {ID: "7777aaaa", Name: "rack-a3"}, {ID: "8888bbbb", Name: "rack-a4"},
+		{ID: "1111aaaa", Name: "alder"}, // listed twice
+	}
+	for _, c := range []struct {
+		word string
+		want []string
+	}{
+		{"alderr", []string{"alder", "elder"}}, // one letter away, then two
+		{"BRICH", []string{"birch"}},           // two that changed places
+		{"4444dddb", []string{"4444dddd"}},     // an id
+		{"rack-a9", []string{"rack-a1", "rack-a2", "rack-a3"}},
+		{"ra", []string{"rack-a1", "rack-a2", "rack-a3"}}, // the start of them
+		{"oak", nil}, {"", nil}, {strings.Repeat("a", 65), nil},
+	} {
+		var got []string
+		for _, m := range nearby(c.word, machines) {
+			if m.Name == "" {
+				m.Name = m.ID
+			}
+			got = append(got, m.Name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q: %s", c.word, diff)
+		}
+	}
+}
+
+// TestMistypedMachine: a machine that neither the list nor the node knows is refused with those whose names or ids are near, for a
+// person and in JSON, whatever was to be done with it.
+func TestMistypedMachine(t *testing.T) {
+	refused := wire.NewError(wire.CodeRefusedByRule, "weeb1 is not a member of this fleet", "pacectl member list")
+	for _, call := range [][]string{
+		{"queue", "show"}, {"queue", "history"}, {"queue", "retry"}, {"queue", "drop"}, {"queue", "reprovision"}, {"queue", "run-helper"},
+		{"member", "forget"}, {"member", "show"},
+	} {
+		t.Run(strings.Join(call, " "), func(t *testing.T) {
+			node := leaderNode()
+			node.refuse = refused
+			exit, _, said := nodes{"": node}.run(t, words(append(call, "weeb1")...), config.Config{}, "")
+			if want := "remedy: did you mean web1 [" + idA + "]? pacectl member list shows all\n"; exit != config.ExitRefused || !strings.HasSuffix(said, want) {
+				t.Errorf("%d: %q", exit, said)
+			}
+			exit, out, _ := nodes{"": node}.run(t, words(append(call, "weeb1")...), config.Config{JSON: true}, "")
+			var doc FailureDocument
+			if err := json.Unmarshal([]byte(out), &doc); err != nil || exit != config.ExitRefused {
+				t.Fatalf("%d, %v: %s", exit, err, out)
+			}
+			if diff := cmp.Diff([]NearMachine{{ID: idA, Name: "web1"}}, doc.Error.Near); diff != "" {
+				t.Error(diff)
+			}
+			_, _, said = nodes{"": node}.run(t, words(append(call, "oak")...), config.Config{}, "")
+			if strings.Contains(said, "did you mean") {
+				t.Errorf("nothing is near, and it says %q", said)
+			}
+			if call[1] == "show" && call[0] == "member" {
+				return // it asks the node for nothing
+			}
+			_, _, said = nodes{"": node}.run(t, words(append(call, "web1")...), config.Config{}, "")
+			if strings.Contains(said, "did you mean") {
+				t.Errorf("a machine that is there is refused, and it says %q", said)
+			}
+		})
 	}
 }

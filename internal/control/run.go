@@ -76,6 +76,7 @@ type runner struct {
 	flags   map[string]string        // config.WordFlags beside the words
 	client  *Client
 	socket  bool
+	guess   guess
 }
 
 // verb is one row of the table of verbs.
@@ -171,6 +172,9 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 	f := failureOf(err, r.socket)
 	if f.Remedy == silentRemedy && deps.Silent != nil {
 		f.Remedy = deps.Silent(ctx)
+	}
+	if f.Code == wire.CodeRefusedByRule.String() { // the node does not know the machine either
+		f.meant(r.guess.near, r.guess.lister)
 	}
 	f.Remedy = nextCommand(f, call)
 	return printFailure(f, cfg.JSON, r.tool, stdout, stderr)

@@ -256,7 +256,7 @@ func TestFailures(t *testing.T) {
 			n.status["cluster"] = s
 			return n
 		}()}, words("member", "forget", "web1"), config.Config{}, 2, "may mean 2 machines", "whole id"},
-		{"no such machine", nodes{"": leaderNode()}, words("member", "show", "web9"), config.Config{}, 4, "no machine of the fleet", "did you mean web1?"},
+		{"no such machine", nodes{"": leaderNode()}, words("member", "show", "web9"), config.Config{}, 4, "no machine of the fleet", "did you mean web1 ("},
 		{"no such machine, nor one like it", nodes{"": leaderNode()}, words("member", "show", "xyzzyxyzzy"), config.Config{}, 4, "no machine of the fleet", "member list"},
 		{"no name at all", nodes{"": leaderNode()}, words("member", "forget", "$(x)"), config.Config{}, 4, "no machine of the fleet", "pacectl member list"},
 		{"a window of nothing", nodes{"": leaderNode()}, flag1("enroll-auto-approve", "0s"), config.Config{}, 2, "window", "15m"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -361,7 +362,13 @@ func (r *runner) memberID(ctx context.Context, word string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return resolve(word, "the fleet", "pacectl member list", machinesOf(s.Members))
+	const lister = "pacectl member list"
+	machines := machinesOf(s.Members)
+	id, err := resolve(word, "the fleet", lister, machines)
+	if err == nil && !slices.ContainsFunc(machines, func(m Machine) bool { return m.ID == id }) {
+		r.guess = guess{nearby(word, machines), lister}
+	}
+	return id, err
 }
 
 func machinesOf(members []MemberStatus) []Machine {

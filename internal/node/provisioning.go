@@ -313,7 +313,13 @@ func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (
 	if err != nil {
 		return nil, err
 	}
-	n.audit(ctx, "queue-"+r.Op, r.ID, r.Reason, n.actor(p))
+	if r.Op == "pause" { // whoever asks next is shown the reason
+		if _, err := n.propose(ctx, fleet.Audit(auditPause, "", r.Reason, n.actor(p), time.Now().Unix())); err != nil {
+			n.log.Warn("audit entry not written", "what", auditPause, "error", err.Error())
+		}
+	} else {
+		n.audit(ctx, "queue-"+r.Op, r.ID, r.Reason, n.actor(p))
+	}
 	return encode(control.Done{V: control.DocumentVersion, Said: text, Revision: n.view.Load().Revision()})
 }
 

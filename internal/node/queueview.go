@@ -1,13 +1,17 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
+	"pace-node/internal/identity"
 	"pace-node/internal/provision"
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
@@ -23,10 +27,81 @@ func (n *Node) queueList(ctx context.Context) (json.RawMessage, error) {
 	}
 	out := control.QueueList{V: control.DocumentVersion, View: n.pictured(), Paused: list.Paused != 0, Why: provision.PauseText(list.Paused), Entries: []control.QueueEntry{}}
 	v := n.view.Load()
+	if list.Paused&queue.PauseOperator != 0 {
+		out.By = pausedBy(v)
+		out.Why = pauseText(list.Paused, out.By)
+	}
 	for _, e := range list.Entries {
 		out.Entries = append(out.Entries, queueEntry(v, e, list.Now))
 	}
 	return encode(out)
+}
+
+// auditPause is how the audit names an operator's pause of the queue; its detail is the reason that was typed.
+const auditPause = "queue-pause"
+
+// pausedBy is who paused the queue by a setting, and why, as far as the audit still holds it; nil on a learner, which holds none.
+// The reason, where one was given, is the entry after the setting's.
+func pausedBy(v *fleet.View) *control.QueuePause {
+	reasons := map[string]string{} // key → reason
+	for _, e := range slices.Backward(v.Audit()) {
+		switch value, of := strings.CutPrefix(e.Detail, fleet.SettingProvisionPaused+"="); {
+		case e.What == auditPause && reasons[e.By] == "":
+			reasons[e.By] = e.Detail
+		case e.What != "set" || !of:
+		case value != "true":
+			return nil
+		default:
+			by := &control.QueuePause{By: e.By, At: e.At, Reason: reasons[e.By]}
+			if key, err := identity.ParsePublicKey(e.By); err == nil {
+				m, _ := v.ByKey(key)
+				by.ByName = m.Name
+			}
+			return by
+		}
+	}
+	return nil
+}
+
+// pauseText says why the queue is paused, and of an operator's word whose it is and the reason that was given.
+func pauseText(why queue.PauseReason, by *control.QueuePause) string {
+	text := provision.PauseText(why)
+	if by == nil {
+		return text
+	}
+	text += " (" + control.Word(cmp.Or(by.ByName, by.By))
+	if by.Reason != "" {
+		text += ": " + control.Sentence(by.Reason)
+	}
+	return text + ")"
+}
+
+// leaderWord names the leader to a person who has to go there, empty where none is known.
+func (n *Node) leaderWord() string {
+	l := n.leader()
+	m, ok := n.view.Load().Member(l.id)
+	if l.endpoint == "" || !ok {
+		return ""
+	}
+	return control.Word(cmp.Or(m.Name, m.ID)) + " at " + control.Word(l.endpoint)
+}
+
+// ownRowOnly is what a learner's list leaves out, and who shows it.
+func (n *Node) ownRowOnly() string {
+	note := "a learner holds the record of its own provisioning only"
+	if where := n.leaderWord(); where != "" {
+		return note + "; the leader shows the whole queue: pacectl queue list on " + where
+	}
+	return note + "; a voter shows the whole queue: pacectl fleet status names them"
+}
+
+// noAudit is why a learner has no audit, and who shows it.
+func (n *Node) noAudit() string {
+	where := "HOST"
+	if l := n.leader(); l.endpoint != "" {
+		where = control.Word(l.endpoint)
+	}
+	return "a learner does not hold the record: ask a voter, pacectl audit --scheduler=" + where
 }
 
 func queueEntry(v *fleet.View, e queue.Entry, now time.Time) control.QueueEntry {
@@ -130,7 +205,11 @@ func (n *Node) queueElsewhere(ctx context.Context, r wire.QueueRequest) (json.Ra
 	}
 	out := control.QueueList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.QueueEntry{}}
 	if v.Switch(fleet.SettingProvisionPaused) {
-		out.Paused, out.Why = true, provision.PauseText(queue.PauseOperator)
+		out.By = pausedBy(v)
+		out.Paused, out.Why = true, pauseText(queue.PauseOperator, out.By)
+	}
+	if !voter {
+		out.Note = n.ownRowOnly()
 	}
 	for m := range v.Members() {
 		if !voter && m.ID != n.id {

@@ -120,6 +120,9 @@ func (n *Node) Status(ctx context.Context, p control.Peer, r wire.StatusRequest)
 	case "audit":
 		out := control.AuditList{V: control.DocumentVersion, View: n.pictured(), Entries: []control.AuditEntry{}}
 		v := n.view.Load()
+		if b := n.serving.Load(); b != nil && b.learner != nil {
+			out.Note = n.noAudit()
+		}
 		for _, e := range v.Audit() {
 			what := strings.TrimSpace(e.Subject + " " + e.Detail)
 			a := control.AuditEntry{At: e.At, By: e.By, Did: e.What, What: what, Revision: e.Revision, Subject: e.Subject}

@@ -13,7 +13,6 @@ import (
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
-	"pace-node/internal/provision"
 	"pace-node/internal/queue"
 	"pace-node/internal/statedir"
 	"pace-node/internal/wire"
@@ -215,10 +214,10 @@ func (n *Node) seatFor(v *fleet.View) (seat []string) {
 // provision: a fleet of one need not provision itself.
 func (n *Node) showPaused() {
 	why, by := n.queuePaused, []string(nil)
-	if n.paused && n.body.leads() {
-		why, by = provision.PauseText(queue.PauseOperator), []string{control.PausedByOperator}
-	}
 	v := n.view.Load()
+	if n.paused && n.body.leads() && v != nil {
+		why, by = pauseText(queue.PauseOperator, pausedBy(v)), []string{control.PausedByOperator}
+	}
 	n.board.Set(why != "" && v != nil && v.Len() > 1, pausedCondition, why, by...)
 }
 

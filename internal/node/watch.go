@@ -197,12 +197,15 @@ func (n *Node) watchLists(ctx context.Context, out *control.WatchStatus) error {
 			return err
 		}
 		out.Queue.Paused, out.Queue.Why = list.Paused != 0, provision.PauseText(list.Paused)
+		if list.Paused&queue.PauseOperator != 0 {
+			out.Queue.Why = pauseText(list.Paused, pausedBy(v))
+		}
 		for _, e := range list.Entries {
 			entries = append(entries, queueEntry(v, e, list.Now))
 		}
 	} else {
 		if v.Switch(fleet.SettingProvisionPaused) {
-			out.Queue.Paused, out.Queue.Why = true, provision.PauseText(queue.PauseOperator)
+			out.Queue.Paused, out.Queue.Why = true, pauseText(queue.PauseOperator, pausedBy(v))
 		}
 		voter := out.View.Mode != "learner"
 		for m := range v.Members() {

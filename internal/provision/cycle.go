@@ -243,6 +243,18 @@ func (p *Provisioner) query(ctx context.Context, id string, patient func()) (wir
 	}
 }
 
+// askAgain asks a machine once more, a moment later.
+func (p *Provisioner) askAgain(ctx context.Context, id string) (wire.QueryAnswer, error) {
+	wait := time.NewTimer(QueryWait)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return wire.QueryAnswer{}, ctx.Err()
+	case <-wait.C:
+		return p.query(ctx, id, func() {})
+	}
+}
+
 // asksPatience reports whether a machine refused only for now.
 func asksPatience(err error) bool { return err != nil && callFailure(err, "").repeat }
 

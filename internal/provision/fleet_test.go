@@ -18,6 +18,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/identity"
 	"pace-node/internal/queue"
+	"pace-node/internal/target"
 	"pace-node/internal/wire"
 )
 
@@ -52,6 +53,7 @@ type machine struct {
 	upgrade   wire.UpgradeBody
 	body      wire.ConfigureBody
 	working   int
+	busyUntil time.Time // a step that another leader began runs until then: every other one is refused
 	standing  Standing
 }
 
@@ -287,6 +289,9 @@ func (f *fakeFleet) call(ctx context.Context, id string, verb wire.Verb, payload
 		}
 	}
 	fails := m.fail[step]
+	if step != "query" && time.Now().Before(m.busyUntil) {
+		fails = func(int) error { return wire.NewError(wire.CodeBusy, target.BusyText, "") }
+	}
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
@@ -318,7 +323,7 @@ func (f *fakeFleet) call(ctx context.Context, id string, verb wire.Verb, payload
 	if verb == wire.VerbQuery {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		a := wire.QueryAnswer{ID: id, Wants: m.wants, Why: m.why, Component: m.component, BootID: bootID(m.boot), ConfigDigest: m.digest}
+		a := wire.QueryAnswer{ID: id, Wants: m.wants, Why: m.why, Component: m.component, BootID: bootID(m.boot), ConfigDigest: m.digest, Busy: time.Now().Before(m.busyUntil)}
 		if m.answersAs != "" {
 			a.ID = m.answersAs
 		}

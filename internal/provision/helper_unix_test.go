@@ -83,6 +83,11 @@ func pids(t *testing.T, path string) []int {
 
 const good = `printf '{"configuration":{"role":"web"}}'`
 
+// padded prints a good answer of so many bytes.
+func padded(size int) string {
+	return fmt.Sprintf(`%s; head -c %d /dev/zero | tr '\0' ' '`, good, size-len(`{"configuration":{"role":"web"}}`))
+}
+
 func TestHelpers(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -102,6 +107,8 @@ func TestHelpers(t *testing.T) {
 		{"wrong type", `printf '{"configuration":{"port":80}}'`, ReasonWrongType, []string{`the key "configuration"`}},
 		{"empty configuration", `printf '{"configuration":{}}'`, ReasonEmpty, nil},
 		{"10 MB", `head -c 10000000 /dev/zero | tr '\0' x`, ReasonTooLarge, []string{"more than 1 MiB", `"xxxx`}},
+		{"exactly as much as it may", padded(MaxStdout), "", nil},
+		{"one byte more", padded(MaxStdout + 1), ReasonTooLarge, []string{"more than 1 MiB"}},
 		{"10 MB of stderr", `head -c 10000000 /dev/zero | tr '\0' x >&2; echo end >&2; exit 1`, ReasonExit, []string{`xxxend"`}},
 		{"a key on stderr", `printf -- '-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----\n' >&2; exit 1`, ReasonExit, []string{"withheld"}},
 		{"defer", `printf '{"defer":true,"msg":"later"}'`, "", nil},

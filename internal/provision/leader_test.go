@@ -3,8 +3,10 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -281,6 +283,55 @@ func TestASeatedVoterIsTriedSoon(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBusyMachinesCostNoWorker: a leader is gone while machines run their hooks, which may take a minute. The next one leaves them to
+// that, without a worker and without a failure, goes on with whoever is free, and finishes them as soon as they are.
+func TestBusyMachinesCostNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Config{Workers: 2, Default: trivial})
+		defer f.close()
+		const hooks = 20 * time.Second
+		for _, id := range []string{"a", "b"} { // as many as there are workers
+			f.add(id, func(m *machine) { m.busyUntil = time.Now().Add(hooks) })
+		}
+		f.p.Lead(true)
+		time.Sleep(3 * time.Second) // both are known, and have been tried
+		for i := range 8 {
+			f.add(fmt.Sprint("free", i))
+		}
+		for i := range 8 {
+			if _, err := f.p.Reprovision(context.Background(), fmt.Sprint("free", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.provisioned(8, 2*time.Second)
+		f.provisioned(10, hooks+queue.NotYetWait+time.Second)
+		for _, s := range queue.Stages {
+			f.want("errors_total", string(s), 0)
+		}
+		for _, id := range []string{"a", "b"} {
+			if log := f.get(id).log; !slices.Equal(log, []string{"inventory", "configure", "restart"}) {
+				t.Errorf("%s was asked for %v", id, log)
+			}
+		}
+	})
+}
+
+// TestBusyForGoodIsSeen: one that is busy for longer than any hook may take fails with that as its reason.
+func TestBusyForGoodIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Config{Workers: 1, Default: trivial})
+		defer f.close()
+		f.add("stuck", func(m *machine) { m.busyUntil = time.Now().Add(24 * time.Hour) })
+		f.p.Lead(true)
+		time.Sleep(queue.NotYetMost + 10*time.Second)
+		f.want("errors_total", "probe", 1)
+		if e := f.state("stuck"); e.Kind != queue.KindTransient || e.Attempt != 1 || !strings.Contains(e.LastError, "busy with a step") {
+			t.Errorf("%+v", e)
+		}
+		f.want("busy_workers", "", 0)
+	})
 }
 
 // TestOrderOfTheStart: the provisioner says that it is there, then it is paused with every metric at zero; leadership brings

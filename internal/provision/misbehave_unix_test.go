@@ -41,6 +41,12 @@ var misbehaviours = []misbehaviour{
 	{"empty", `printf '{"configuration":{}}'`, queue.StateParked, queue.StageHelper, "empty_configuration", []string{"holds no configuration"}},
 	{"path", `printf '{"configuration":{"a":"b"},"pace":{"files":{"../../outside":{"text":"x"}}}}'`, queue.StateParked, queue.StageConfigure, "",
 		[]string{"../../outside"}},
+	{"many", `printf '{"configuration":{"a":"b"},"pace":{"files":{'; seq 1 10000 | sed 's/.*/"f&":{"text":"x"}/' | paste -sd, -; printf '}}}'`, queue.StateParked, queue.StageConfigure, "",
+		[]string{`the key "files" holds 10000 entries and may hold 1024`}},
+	{"nested", `head -c 200000 /dev/zero | tr '\0' '['`, queue.StateBackingOff, queue.StageHelper, "not_json", []string{"not one JSON document"}},
+	{"dribbles", `while :; do printf ' '; sleep 0.1; done`, queue.StateBackingOff, queue.StageHelper, "timeout", []string{"timed out: it was ended after 3s"}},
+	{"answered", good + `; sleep 60`, queue.StateBackingOff, queue.StageHelper, "timeout", []string{"timed out: it was ended after 3s"}},
+	{"bytes", good + ` | dd bs=1 2>/dev/null`, queue.StateHeld, queue.StageRestart, "", nil},
 	{"holds", `sleep 60 & ` + good, queue.StateHeld, queue.StageRestart, "", nil},
 }
 

@@ -74,6 +74,13 @@ func (p *Provisioner) probe(r *run) {
 		defer cancel()
 		p.passing(queue.StageProbe, false)
 		answer, err := p.query(ctx, r.job.ID, func() {})
+		for err == nil && answer.Busy { // with a step of the leader before
+			again, failed := p.askAgain(ctx, r.job.ID)
+			if failed != nil && ctx.Err() != nil {
+				break // what it said while there was time
+			}
+			answer, err = again, failed
+		}
 		silent := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		p.post(func(now time.Time) {
 			p.probing--
@@ -109,6 +116,8 @@ func (p *Provisioner) probed(now time.Time, r *run, a wire.QueryAnswer, err erro
 		res.Error = "it answers as " + quote(a.ID)
 	case !a.Wants && !r.job.Asked:
 		res.Outcome = queue.OutcomeUnwanted
+	case a.Busy: // it would keep a worker waiting
+		res.Outcome, res.Error = queue.OutcomeNotYet, "it is busy with a step that another leader began"
 	default:
 		if a.BootID != "" {
 			r.bootID = a.BootID

@@ -98,6 +98,10 @@ func ask[T any](ctx context.Context, p *Page, v wire.Verb, payload []byte, here 
 	var refused *wire.Error
 	if errors.As(err, &refused) && refused.Code == wire.CodeNotLeader && refused.Text != "" && p.cfg.Leader != nil {
 		b, err = p.cfg.Leader(ctx, v, payload)
+		if there := (*wire.Error)(nil); errors.As(err, &there) && there.Code == wire.CodeRefusedByRule {
+			// The leader lets this machine's key in for less than its administrators are let in for here.
+			err = wire.NewError(there.Code, there.Text+"; the leader is at "+control.Word(refused.Text), there.Hint)
+		}
 	}
 	if err != nil {
 		return out, err

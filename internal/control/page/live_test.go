@@ -348,7 +348,10 @@ func TestLeaderIsAsked(t *testing.T) {
 	}
 	refuse = true
 	wantRefused(t, b.ask(http.MethodPost, "/api/v1/waiting/approve", body), http.StatusConflict, "refused-by-rule")
-	if len(asked) != 3 {
+	if said := b.ask(http.MethodGet, "/api/v1/waiting", "").Body.String(); !strings.Contains(said, "not for a learner") || !strings.Contains(said, "the leader is at 10.1.0.9:6674") {
+		t.Errorf("whom to ask is not said: %s", said)
+	}
+	if len(asked) != 4 {
 		t.Errorf("asked %v", asked)
 	}
 	f.set(func(f *fakeNode) { f.fail = errors.New("disk full") })

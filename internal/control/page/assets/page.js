@@ -441,11 +441,12 @@
     if (!$('queue-head')) fill(box, el('div', { id: 'queue-head' }), el('div', { id: 'queue-table' }), el('p', { class: 'more' }));
     const list = rows('queue').sort((a, b) => states.indexOf(a.row.state) - states.indexOf(b.row.state) || (a.row.due_ms || 0) - (b.row.due_ms || 0) || (a.key < b.key ? -1 : 1));
     const counts = states.map((s) => [s, list.filter((e) => e.row.state === s).length]).filter(([, n]) => n);
-    const text = JSON.stringify([q.paused, q.why, counts, changes]), top = $('queue-head');
+    const text = JSON.stringify([q.paused, q.why, q.note, counts, changes]), top = $('queue-head');
     if (top.dataset.shows !== text) {
       top.dataset.shows = text;
       keepFocus(top, () => fill(top, q.paused ? el('p', { class: 'warning' }, 'Paused: ' + (q.why || '')) : null,
         el('p', {}, counts.length ? counts.map(([s, n]) => `${n} ${s}`).join(', ') : 'nobody is in the queue'),
+        q.note ? el('p', { class: 'muted' }, q.note) : null,
         changes ? el('div', { class: 'buttons' }, q.paused ? button('Resume', 'Resume the queue', () => act('queue/resume', {})) : button('Pause…', 'Pause the queue', () => ask('Pause the queue?', 'What runs is finished, and nothing more is begun.', '', 'Pause', 'queue/pause', {}))) : null));
     }
     const shown = part('queue', box, list, 'machines');
