@@ -121,6 +121,8 @@ type EnrollRow struct {
 	AddressDiffers bool `json:"address_differs,omitempty"`
 	// KeyConflict: another row, or a member, has this id under another key.
 	KeyConflict bool `json:"key_conflict,omitempty"`
+	// KeyRejected: a person rejected this key under another id; the window does not admit it.
+	KeyRejected bool `json:"key_rejected,omitempty"`
 	// NameOf is the member that has the same name.
 	NameOf *NameClash `json:"name_of,omitempty"`
 	// ArmedAt says when the window that admitted this row was armed, Unix seconds.

@@ -76,6 +76,9 @@ func (d *EnrollList) Text() string {
 		if r.KeyConflict {
 			columns = append(columns, "KEY-CONFLICT")
 		}
+		if r.KeyRejected {
+			columns = append(columns, "KEY-REJECTED")
+		}
 		if r.Decision == DecisionAuto {
 			columns = append(columns, "armed="+date(r.ArmedAt))
 		}

@@ -68,6 +68,15 @@ func TestEnrollList(t *testing.T) {
 				"approve pace-node --enroll-approve="+idA+"@"+otherKey),
 		},
 		{
+			"a key that was rejected under another id", EnrollList{Rows: []EnrollRow{
+				{Decision: DecisionWaiting, ID: idA, Key: testKey, Name: "web1", Endpoint: "10.1.0.5:6674", Source: "10.1.0.5", AgeMS: 2_000, Attempts: 1, KeyConflict: true, KeyRejected: true},
+			}},
+			text("enrollment: manual",
+				"waiting "+idA+" web1 10.1.0.5:6674 10.1.0.5 2s 1 KEY-CONFLICT KEY-REJECTED",
+				"key "+testKey,
+				"approve pace-node --enroll-approve="+idA+"@"+testKey),
+		},
+		{
 			"decided: no approve line; the window says when it was armed", EnrollList{Window: Window{Armed: true, LeftMS: 60_000}, Rows: []EnrollRow{
 				{Decision: DecisionApproved, ID: idA, Key: testKey, Name: "a", Endpoint: "10.1.0.5:6674", Source: "10.1.0.5", AgeMS: 1000, Attempts: 1},
 				{Decision: DecisionAuto, ID: idB, Key: testKey, Name: "b", Endpoint: "10.1.0.6:6674", Source: "10.1.0.6", AgeMS: 1000, Attempts: 1, ArmedAt: 1767225600},

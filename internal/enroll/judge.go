@@ -287,6 +287,9 @@ func (g *judging) newRow() *row {
 		if other.ID == r.ID { // another key, or it would be this row
 			other.ConflictRow, r.ConflictRow = true, true
 		}
+		if other.Key == r.Key && other.Decision == RejectedByHand {
+			r.KeyRejected = true // an id is a label; what a person said no to is the machine
+		}
 	}
 	g.l.rows[g.id] = r
 	g.refresh(r)

@@ -53,6 +53,7 @@ type Row struct {
 	Decision                          Decision
 	ConflictRow                       bool      // another key asked under this id
 	ConflictMember                    bool      // a member holds this id
+	KeyRejected                       bool      // a person rejected this key under another id
 	EndpointDiffers                   bool      // the claimed endpoint is an address other than Source
 	NameOf                            string    // id of the member of the same name; empty for none
 	NameHeard                         time.Time // when that member was last heard; zero for never
@@ -185,6 +186,11 @@ func (l *List) Reject(now time.Time, id string, key *identity.PublicKey) ([]RowI
 	if r.Decision != RejectedByHand {
 		l.decide(now, r, RejectedByHand)
 		l.counts[CountRejections]++
+		for _, other := range l.rows {
+			if other.Key == r.Key && other != r {
+				other.KeyRejected = true
+			}
+		}
 	}
 	return []RowID{r.RowID()}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -363,6 +364,48 @@ func TestConflictIsNeverAutoApproved(t *testing.T) {
 	}
 	if _, err := d.l.Approve(d.now, "n-1", keyOf(1)); err != nil { // a person may
 		t.Fatal(err)
+	}
+}
+
+// A key that a person rejected comes back under another id, or asked under two from the start: it is marked, and no window
+// admits it; a person may. When the rejection is forgotten it is a machine like any other.
+func TestRejectedKeyIsNeverAutoApproved(t *testing.T) {
+	as := func(id string, n int) Request { r := request(n); r.ID = id; return sign(r, n) }
+	marked := func(d *desk) (ids []string) {
+		for _, r := range d.l.Rows(d.now) {
+			if r.KeyRejected {
+				ids = append(ids, r.ID)
+			}
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	d := newDesk(t)
+	d.pending(sound(1))
+	d.pending(as("n-0", 1)) // and under a second id
+	d.pending(sound(2))
+	if _, err := d.l.Reject(d.now, "n-1", nil); err != nil {
+		t.Fatal(err)
+	}
+	d.pending(as("n-9", 1))
+	if got := marked(d); !slices.Equal(got, []string{"n-0", "n-9"}) {
+		t.Fatalf("marked are %q", got)
+	}
+	if admit, err := d.l.Arm(d.now, 10*time.Minute); err != nil || len(admit) != 1 || admit[0].ID != "n-2" {
+		t.Fatal(admit, err)
+	}
+	d.pending(as("n-9", 1))
+	d.pending(as("n-8", 1)) // and one that is new while the window is open
+	if j := d.judge(sound(3)); !j.Auto {
+		t.Fatalf("another machine: %+v", j)
+	}
+	if _, err := d.l.Approve(d.now, "n-9", keyOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	d.now = d.now.Add(DecidedFor)
+	d.pending(as("n-7", 1))
+	if got := marked(d); len(got) != 0 {
+		t.Fatalf("an hour later marked are %q", got)
 	}
 }
 

@@ -29,8 +29,9 @@ func (l *List) auto(now time.Time, r *row) {
 	l.decide(now, r, ApprovedAuto)
 }
 
-// marked: the same id was asked for under two keys. Such a row is never approved but by a person.
-func (r *row) marked() bool { return r.ConflictRow || r.ConflictMember }
+// marked: the same id was asked for under two keys, or the key was rejected under another id. Such a row is never approved but
+// by a person.
+func (r *row) marked() bool { return r.ConflictRow || r.ConflictMember || r.KeyRejected }
 
 // Off ends the window.
 func (l *List) Off(time.Time) { l.armed = false }

@@ -378,7 +378,7 @@ func (n *Node) enrollList(ctx context.Context) (control.EnrollList, error) {
 		for _, r := range n.list.Rows(now) {
 			row := control.EnrollRow{Decision: decisions[r.Decision], ID: r.ID, Key: r.Key.String(), Name: r.Name, Platform: r.Platform, Version: r.Version,
 				Endpoint: r.Endpoint, Source: r.Source.String(), AgeMS: r.Age.Milliseconds(), HeardMS: r.Heard.Milliseconds(), Attempts: uint64(r.Attempts),
-				AddressDiffers: r.EndpointDiffers, KeyConflict: r.ConflictRow || r.ConflictMember}
+				AddressDiffers: r.EndpointDiffers, KeyConflict: r.ConflictRow || r.ConflictMember, KeyRejected: r.KeyRejected}
 			if r.NameOf != "" {
 				row.NameOf = &control.NameClash{ID: r.NameOf}
 				if !r.NameHeard.IsZero() {

@@ -241,6 +241,15 @@ func TestOneIDUnderTwoKeys(t *testing.T) { // field case P17
 		t.Fatal(err)
 	}
 	a.must("--enroll-reject=" + id)
+	// Rejected, it comes back from the same address under an id of its own, while a window is open: it waits, and is marked.
+	a.must("--enroll-auto-approve=10m")
+	if ans, code := other.enroll(a.endpoint(), wire.EnrollRequest{ID: "born-again", Endpoint: "10.1.0.4:6674", Nonce: [32]byte{3}}); code != 0 || ans.Outcome != wire.OutcomePending {
+		t.Errorf("rejected and back under another id: %s, %s", code, ans.Outcome)
+	}
+	if line := lineWith(a.must("--enroll-list"), "born-again", "KEY-REJECTED"); !strings.HasPrefix(line, "waiting ") {
+		t.Errorf("the list says of it: %q", line)
+	}
+	a.must("--enroll-auto-approve=off")
 	a.must("--enroll-clear")
 	a.must("--cluster-set=enrollment.per-source=8")
 	b.follows(a)

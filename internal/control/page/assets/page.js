@@ -325,7 +325,7 @@
     write($('nobody'), all.length ? '' : 'nobody waits');
     const list = part('waiting', box, all, 'machines');
     keyed($('asking'), list, () => el('article'), (card, { row, at }) => {
-      const shows = JSON.stringify([changes, row.decision, row.name, row.endpoint, row.source, row.platform, row.version, row.address_differs, row.key_conflict, row.name_of && row.name_of.id, row.approve]);
+      const shows = JSON.stringify([changes, row.decision, row.name, row.endpoint, row.source, row.platform, row.version, row.address_differs, row.key_conflict, row.key_rejected, row.name_of && row.name_of.id, row.approve]);
       if (card.dataset.shows !== shows) {
         card.dataset.shows = shows;
         keepFocus(card, () => drawAsking(card, row));
@@ -338,6 +338,7 @@
     const marks = [
       row.address_differs ? 'It does not ask from the address that it claims.' : null,
       row.key_conflict ? 'This id is also used with another key.' : null,
+      row.key_rejected ? 'This key was rejected under another id.' : null,
       row.name_of ? `A member has the same name: ${row.name_of.id}.` : null,
     ].filter(Boolean);
     const facts = [['Key', row.key, 'key'], ['Id', row.id, 'key'], ['Claims', row.endpoint], ['Asks from', row.source], ['Platform', row.platform], ['Version', row.version]];
