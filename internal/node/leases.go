@@ -173,8 +173,8 @@ func (n *Node) leaseInput(p control.Peer, w wire.WorkRequest) fleet.LeaseInput {
 	in := fleet.LeaseInput{Raw: w.Lease, View: n.view.Load(), Self: n.id, Step: w.Step, BodyDigest: sha256.Sum256(w.Body), LeaderNow: n.leaderNow(now, b, p)}
 	if b != nil && b.learner != nil {
 		in.Silence, in.HighestTerm = b.learner.Silence(now), b.learner.HighestTerm()
-	} else if b != nil {
-		in.HighestTerm = b.cons.Term()
+	} else if b != nil { // its leader is the voter that it hears
+		in.Silence, in.HighestTerm = b.cons.LastContact(), b.cons.Term()
 	}
 	return in
 }

@@ -238,6 +238,46 @@ func TestSimLeases(t *testing.T) {
 	})
 }
 
+// TestSimLeaseAtASilentVoter: a voter that heard no leader for 65 minutes takes no work either: whom its roster names as a voter
+// may have been forgotten meanwhile. It does again once it hears one.
+func TestSimLeaseAtASilentVoter(t *testing.T) {
+	simulate(t, 44, func(t *testing.T, s *sim) {
+		s.expect = []string{"id=consensus-leader-silent"}
+		a := s.voters(3, provisioning)
+		b, c := s.nodes[1], s.nodes[2]
+		s.want(time.Minute, "all are provisioned", func() bool { return provisioned(b, a) && provisioned(c, a) })
+		lead, key := s.led(a, b, c), a.key
+		if lead != a {
+			t.Fatalf("%s leads", lead.name)
+		}
+		body, err := json.Marshal(wire.RestartBody{Digest: b.target.Digest()})
+		s.must(err)
+		var serial byte
+		work := func() error { // as somebody does who has the key of a's, in the term that b knows
+			serial++
+			l := wire.LeaseClaims{Version: wire.LeaseVersion, Serial: [16]byte{0xFE, serial}, Target: b.id, Step: "restart", Digest: sha256.Sum256(body),
+				Expiry: uint64(time.Now().Add(fleet.LeaseLife).Unix()), Cluster: b.View().Cluster(), Term: b.serving.Load().cons.Term(), Signer: a.id}
+			ans, err := b.Work(context.Background(), control.Peer{Key: key.Public(), ID: a.id}, wire.WorkRequest{Step: "restart", Lease: fleet.SignLease(key, l), Body: body})
+			if err == nil && !ans.OK {
+				return errors.New(ans.Error)
+			}
+			return err
+		}
+		s.must(work())
+		s.halt(0)
+		s.halt(2)
+		time.Sleep(fleet.LeaseSilence - time.Minute)
+		s.must(work())
+		time.Sleep(2 * time.Minute)
+		var e *wire.Error
+		if err := work(); !errors.As(err, &e) || e.Code != wire.CodeLeaseRefused || s.metric(b, `pace_leases_refused_total{reason="no_voter_heard"}`) != 1 {
+			t.Errorf("65 minutes after the last leader was heard: %v", err)
+		}
+		s.boot(0)
+		s.want(time.Minute, "it takes work again once it hears a leader", func() bool { return work() == nil })
+	})
+}
+
 // TestSimDamagedIsProvisionedAgain: a machine whose configuration is gone when it starts says so, and is provisioned again.
 func TestSimDamagedIsProvisionedAgain(t *testing.T) {
 	simulate(t, 44, func(t *testing.T, s *sim) {
