@@ -468,7 +468,7 @@
     const box = $('audit');
     if (!head('audit')) { const s = sorry('audit'); if (s) fill(box, s); return; }
     const list = rows('audit').sort((a, b) => b.row.revision - a.row.revision || b.row.at - a.row.at).slice(0, 50);
-    if (!list.length) { empty(box, 'nothing yet'); return; }
+    if (!list.length) { empty(box, head('audit').note || 'nothing yet'); return; }
     const keys = new Map(rows('fleet').map((m) => [m.row.key, m.row.name || m.row.id]));
     table(box, 'The last things done, newest first', [
       { title: 'When', value: ({ row: e }) => date(e.at) },
