@@ -3,6 +3,7 @@ package simfleet
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"pace-node/internal/enroll"
@@ -383,13 +384,15 @@ func (c *Checker) Recovered(cluster string, epoch, revision uint64, learner bool
 	f := c.fleet(cluster)
 	f.recovers = append(f.recovers, recovery{epoch, revision, learner})
 	for p, at := range f.gone {
-		if at.revision > revision {
+		if at.revision > revision || at.epoch >= epoch {
 			delete(f.gone, p)
 			delete(f.spent, p)
 		}
 	}
 	// An earlier recovery under this number has nobody left, or there would have been no other one: all who held it went to another
-	// fleet meanwhile. What they held is compared with nothing any more, nor who led them.
+	// fleet meanwhile, or are lost. What they held is compared with nothing any more, nor who led them, and what they promised is
+	// gone with them.
+	f.acks = slices.DeleteFunc(f.acks, func(a ack) bool { return a.epoch >= epoch })
 	maps.DeleteFunc(c.leaders, func(of termOf, _ string) bool { return of.cluster == cluster && of.epoch >= epoch })
 	maps.DeleteFunc(c.digests, func(at position, _ seenDigest) bool { return at.cluster == cluster && at.epoch >= epoch })
 }
