@@ -90,8 +90,12 @@ func (n *Node) sayStart() {
 	} else {
 		attrs = append(attrs, "discovery-beacons", "off")
 	}
-	for _, s := range n.typedSeeds {
-		attrs = append(attrs, "seed", s.Endpoint)
+	if len(n.typedSeeds) > 0 {
+		seeds := make([]string, len(n.typedSeeds))
+		for i, s := range n.typedSeeds {
+			seeds[i] = s.Endpoint
+		}
+		attrs = append(attrs, "seeds", seeds)
 	}
 	if n.pin != nil {
 		attrs = append(attrs, "fleet-pin", n.pin.String())

@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"pace-node/internal/control"
+	"pace-node/internal/control/page"
 	"pace-node/internal/wire"
 )
 
@@ -53,9 +57,52 @@ func lastSays(log, text string, most int) (out []string) {
 	return out[max(0, len(out)-most):]
 }
 
+// opensPage spends a one-time address of the node's page, arms and ends the window in the session that it gives, with wrong
+// credentials before and after, and returns what nobody else may read: the token, the cookie and what the page's header carries.
+func opensPage(t *testing.T, n *Node) []string {
+	t.Helper()
+	p := n.startPage()
+	defer p.Close()
+	token, _ := p.Ticket()
+	spare, _ := p.Ticket()
+	var cookie *http.Cookie
+	header := "new"
+	ask := func(status int, path, body string) []byte {
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:6690/api/v1/"+path, strings.NewReader(body))
+		r = r.WithContext(control.WithReach(r.Context(), control.Reach{Loopback: true}))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set(page.HeaderName, header)
+		if cookie != nil {
+			r.AddCookie(cookie)
+		}
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		if w.Code != status {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		for _, c := range w.Result().Cookies() {
+			cookie = c
+		}
+		return w.Body.Bytes()
+	}
+	var session page.SessionDocument
+	if err := json.Unmarshal(ask(http.StatusOK, "session", `{"token":"`+token+`"}`), &session); err != nil || session.Secret == "" || cookie == nil {
+		t.Fatalf("%+v, %v", session, err)
+	}
+	out := []string{token, spare, cookie.Value, session.Secret}
+	ask(http.StatusUnauthorized, "waiting/window", `{"minutes":"1","token":"`+spare+`"}`)
+	header = session.Secret
+	for _, minutes := range []string{"1", "0"} {
+		ask(http.StatusOK, "waiting/window", `{"minutes":"`+minutes+`"}`)
+	}
+	ask(http.StatusUnauthorized, "session", `{"token":"`+token+`"}`)
+	ask(http.StatusBadRequest, "waiting/approve", `{"id":"`+spare+`","key":"`+session.Secret+`"`)
+	return out
+}
+
 // TestSimNoSecretIsLogged: machines join and are provisioned by a helper that answers well, that answers half a document,
-// that answers keys which do not fit, and that says a key on stderr. At level debug, and in every status that an operator is shown,
-// there is no private key, no value of an answer and nothing of a default.
+// that answers keys which do not fit, and that says a key on stderr; a browser opens the page. At level debug, and in every status
+// that an operator is shown, there is no private key, no value of an answer, nothing of a default, and nothing that opens the page.
 func TestSimNoSecretIsLogged(t *testing.T) {
 	dir := t.TempDir()
 	helper := filepath.Join(dir, "helper")
@@ -125,8 +172,11 @@ func TestSimNoSecretIsLogged(t *testing.T) {
 		s.halt(2)
 		s.boot(2)
 		look()
+		browser := opensPage(t, a)
+		look()
 
 		secrets := []string{"secret-", "TUlJc2VjcmV0LXBlbQ", base64.StdEncoding.EncodeToString([]byte("secret-value")), "PRIVATE KEY-----\\n"}
+		secrets = append(secrets, browser...)
 		for i, n := range s.nodes {
 			seed := n.key.Seed()
 			secrets = append(secrets, spellings(seed[:])...)

@@ -3,10 +3,12 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,61 @@ func wants(t *testing.T, said string, words ...string) {
 		if !strings.Contains(said, w) {
 			t.Errorf("it does not say %q:\n%s", w, said)
 		}
+	}
+}
+
+// startNames says how the line of a start names each surface of --print-surfaces.
+var startNames = map[string]string{
+	"node": "listen", "raft": "listen-raft", "discovery-beacon": "discovery-beacons", "discovery-reply": "discovery-answers", "admin": "admin-listen",
+	"admin-socket": "admin-socket", "state-dir": "state-dir", "seed": "seeds", "pin": "fleet-pin",
+}
+
+var logAttr = regexp.MustCompile(`([a-z-]+)=("(?:[^"\\]|\\.)*"|\S*)`)
+
+// TestStartLineNamesEverySurface: whatever --print-surfaces prints for a machine's settings is in the line with which its node
+// starts, as it is really bound.
+func TestStartLineNamesEverySurface(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, 1)
+	for _, args := range [][]string{
+		{metered},
+		{"--listen=:7674", "--listen-raft=10.1.0.2:7680", "--admin-listen=[::1]:7690", "--discovery-reply-port=6682", "--fleet-seed=10.1.0.77", "--fleet-seed=10.1.0.78:7000",
+			"--fleet-id=" + pinOf(fmt.Sprintf("%032x", 7), newKey(7).Public())},
+		{"--listen=:8674", "--listen-raft=:8680", "--discovery=", "--admin-listen="},
+	} {
+		n := l.hosts[0].start(t, "alder", args...)
+		line := lineWith(n.log.String(), "pace-node serves")
+		says := map[string]string{}
+		for _, m := range logAttr.FindAllStringSubmatch(line, -1) {
+			if _, twice := says[m[1]]; twice {
+				t.Errorf("%s is said twice, which a reader of JSON loses: %s", m[1], line)
+			}
+			says[m[1]] = strings.Trim(m[2], `"`)
+		}
+		for surface := range strings.Lines(n.must(append([]string{"--print-surfaces"}, args...)...)) {
+			f := strings.Fields(surface)
+			said, ok := says[startNames[f[0]]]
+			switch {
+			case f[len(f)-1] == "-": // there is none
+			case !ok:
+				t.Errorf("%q is not in the line: %s", strings.TrimSpace(surface), line)
+			case len(f) == 2: // the state directory, a seed, the pin
+				if !slices.Contains(strings.Fields(strings.Trim(said, "[]")), f[1]) {
+					t.Errorf("%s is said as %q", f[0], said)
+				}
+			case f[1] == "unix/-":
+				if said != f[2] {
+					t.Errorf("%q is said as %q", surface, said)
+				}
+			default:
+				host, port, err := net.SplitHostPort(said)
+				_, wanted, _ := strings.Cut(f[1], "/")
+				if err != nil || port == "0" || wanted != "any" && port != wanted || f[2] != "*" && host != f[2] || f[2] == "*" && !net.ParseIP(host).IsUnspecified() {
+					t.Errorf("%q is said as %q", strings.TrimSpace(surface), said)
+				}
+			}
+		}
+		n.stop()
 	}
 }
 
