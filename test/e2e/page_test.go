@@ -93,6 +93,8 @@ func TestPageApprovesAMachineAndSeesItJoin(t *testing.T) {
 	b.shows("#audit", "birch")
 	n.inMode("learner", a)
 	b.waits("birch heard", `[...document.querySelectorAll('#members tbody tr')].some((r) => r.textContent.includes('birch') && !r.classList.contains('silent'))`)
+	b.shows("#glance", a.version()+" (2)")
+	b.waits("that birch follows", `document.querySelectorAll('#picture line.follow').length === 1 && document.querySelectorAll('#picture line.vote').length === 0`)
 
 	// The learner's own page shows the same fleet, and says who decides.
 	other := l.hosts[1].browse(t)
@@ -173,6 +175,17 @@ printf '{"configuration":{"log.level":"info"},"msg":"<b>done</b>"}'
 	b.click("#sure-yes")
 	b.shows("#waiting", "rejected")
 
+	// One that is approved and does not come: it is a member, and the page says that it did not arrive.
+	gone := l.hosts[2].client(t, newKey(2))
+	away := wire.EnrollRequest{ID: strings.Repeat("d", 32), Endpoint: "10.1.0.4:6674"}
+	if _, code := gone.enroll(a.endpoint(), away); code != 0 {
+		t.Fatal(code)
+	}
+	b.click(button("Approve of our own making"))
+	b.click("#sure-yes")
+	b.waits("who did not arrive", `[...document.querySelectorAll('#members tbody tr.silent')].some((r) => r.textContent.includes('`+away.ID+`') && r.textContent.includes('not arrived yet'))`)
+	b.waits("one who was not heard", `[...document.querySelectorAll('#glance dt')].find((e) => e.textContent === 'Not heard lately').nextSibling.textContent === '1'`)
+
 	// And a member's, whose provisioning fails with a message of the same kind.
 	n := l.hosts[1].start(t, script, "--label=rack="+closes)
 	b.click(button("Approve " + script))
@@ -180,6 +193,8 @@ printf '{"configuration":{"log.level":"info"},"msg":"<b>done</b>"}'
 	n.inMode("learner", a)
 	b.shows("#members tbody", script, "rack="+closes)
 	b.shows("#queue tbody", script, "bold")
+	b.waits("where it failed and when it is due", `[...document.querySelectorAll('#queue tbody tr')].some((r) => r.textContent.includes('onerror') && ['backing off', 'running', 'waiting'].includes(r.querySelector('[data-title="State"]').textContent)
+		&& r.querySelector('[data-title="Last error"]').textContent.includes('bold') && /^(in [0-9]+[sm].*|now)$/.test(r.querySelector('[data-title="Due"]').textContent))`)
 	b.shows("#conditions", "bold")
 	b.waits("who fails in the members' list", `[...document.querySelectorAll('#members tbody tr')].some((r) => r.textContent.includes('onerror') && r.textContent.includes('bold'))`)
 	b.click(button("Retry " + script + " now"))

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -36,6 +35,7 @@ type doubleDocs struct {
 	waiting control.EnrollList
 	queue   control.QueueList
 	audit   control.AuditList
+	follows control.FollowList
 }
 
 func (d *double) Status(_ context.Context, _ control.Peer, r wire.StatusRequest) (json.RawMessage, error) {
@@ -48,6 +48,8 @@ func (d *double) Status(_ context.Context, _ control.Peer, r wire.StatusRequest)
 		return json.Marshal(d.docs.fleet)
 	case "audit":
 		return json.Marshal(d.docs.audit)
+	case "follows":
+		return json.Marshal(d.docs.follows)
 	}
 	return nil, wire.NewError(wire.CodeRefusedByRule, "the double has no "+r.What, "ask for another")
 }
@@ -133,12 +135,21 @@ func treeOf(n int) string {
 	return fmt.Sprintf("%s-%d", trees[n%len(trees)], n/len(trees))
 }
 
+// whom the nth machine of a double follows: the other voters the leader, learners each of the voters in turn.
+func whom(n int) int {
+	if n < 3 {
+		return 0
+	}
+	return n % 3
+}
+
 // fleetOf is a fleet of n machines, of which the first three vote and the first leads; every seventh learner was not heard for a
 // while.
 func fleetOf(n int) doubleDocs {
 	const founded = 1_794_000_000
 	view := control.View{Mode: "voter", Leads: true, Revision: uint64(41 + n), VotersHeard: 3, VotersTotal: 3}
 	members := make([]control.MemberStatus, n)
+	follows := []control.FollowLink{}
 	for i := range members {
 		m := &members[i]
 		*m = control.MemberStatus{ID: idOf(i), Key: keyOf(i), Name: treeOf(i), Role: "learner", Platform: "linux/amd64", Version: "1.4.0", Provisioning: "provisioned",
@@ -151,7 +162,11 @@ func fleetOf(n int) doubleDocs {
 			m.HeardMS = ms(26 * time.Minute)
 		}
 		m.Self = i == 0
+		if i > 0 {
+			follows = append(follows, control.FollowLink{ID: m.ID, Follows: idOf(whom(i))})
+		}
 	}
+	slices.SortFunc(follows, func(a, b control.FollowLink) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(members, func(a, b control.MemberStatus) int { return strings.Compare(a.ID, b.ID) })
 	leader := control.Machine{ID: idOf(0), Name: treeOf(0), Endpoint: "192.0.2.1:6674"}
 	const cluster = "024637eb4cdc703368073853d08d50b9"
@@ -164,6 +179,7 @@ func fleetOf(n int) doubleDocs {
 			PreApprove: []control.PreApproved{}, Settings: []control.Setting{}, Conditions: []control.ConditionStatus{}},
 		waiting: control.EnrollList{V: 1, Cluster: cluster, Rows: []control.EnrollRow{}},
 		queue:   control.QueueList{V: 1, View: view, Entries: []control.QueueEntry{}},
+		follows: control.FollowList{V: 1, View: view, Links: follows},
 		audit: control.AuditList{V: 1, View: view, Entries: []control.AuditEntry{
 			{At: founded, By: keyOf(0), Did: "found", What: cluster, Revision: 1},
 			{At: founded + 60, By: keyOf(0), Did: "admit", What: treeOf(1), Revision: 4},
@@ -173,7 +189,8 @@ func fleetOf(n int) doubleDocs {
 	}
 }
 
-// busy adds what a day has: machines that wait, some with marks, a queue in every state, conditions of every severity.
+// busy adds what a day has: machines that wait, some with marks, a queue in every state, conditions of every severity, a member
+// of another version, and two that were approved and did not come.
 func (d *doubleDocs) busy() {
 	row := func(n int, decision string) control.EnrollRow {
 		return control.EnrollRow{Decision: decision, ID: idOf(n), Key: keyOf(n), Name: treeOf(n), Platform: "linux/arm64", Version: "1.4.0", Endpoint: fmt.Sprintf("192.0.2.%d:6674", n+1),
@@ -205,5 +222,14 @@ func (d *doubleDocs) busy() {
 		{ID: "enrollment-requests-waiting", Severity: "notice", Detail: "2 machines wait", Remedy: "pace-node --enroll-list", SinceMS: 42_000},
 	}
 	d.node.Conditions = slices.Clone(d.fleet.Conditions)
-	d.fleet.Members[4].Labels = maps.Clone(d.fleet.Members[4].Labels)
+	for i := range d.fleet.Members {
+		switch m := &d.fleet.Members[i]; m.Name {
+		case "elm":
+			m.Version = "1.5.0"
+		case "larch": // approved a moment ago
+			m.HeardMS, m.Arrived, m.AdmittedMS, m.Version, m.Platform, m.Provisioning = nil, false, 20_000, "", "", "none"
+		case "maple": // approved long ago
+			m.HeardMS, m.Arrived, m.AdmittedMS, m.Version, m.Platform, m.Provisioning = nil, false, (26 * time.Hour).Milliseconds(), "", "", "none"
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -210,6 +211,81 @@ func fewerColours(in []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// saysWhatADayHas holds that a double's busy day is on the page as it is: who follows whom, versions, when who is due, what failed,
+// and who did not come.
+func (b *tab) saysWhatADayHas() {
+	b.t.Helper()
+	// One line from each who follows to whom it follows, between the middles of their circles.
+	type drawn struct{ From, To, Kind string }
+	lines := eval[[]drawn](b, `(() => {
+		const name = (x, y) => { for (const g of document.querySelectorAll('#picture g')) { const c = g.querySelector('circle');
+			if (c.getAttribute('cx') === x && c.getAttribute('cy') === y) return g.querySelector('title').textContent.split(',')[0]; } return ''; };
+		return [...document.querySelectorAll('#picture line')].map((l) => { const at = (n) => l.getAttribute(n);
+			return {From: name(at('x1'), at('y1')), To: name(at('x2'), at('y2')), Kind: l.getAttribute('class')}; });
+	})()`)
+	var got, want []string
+	for _, l := range lines {
+		got = append(got, l.From+" "+l.Kind+" "+l.To)
+	}
+	for i := 1; i < 12; i++ {
+		kind := "follow"
+		if i < 3 {
+			kind = "vote"
+		}
+		want = append(want, trees[i]+" "+kind+" "+trees[whom(i)])
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		b.t.Errorf("the picture has the lines %q, want %q", got, want)
+	}
+	if got := eval[string](b, `[...document.querySelectorAll('#glance dt')].find((e) => e.textContent === 'Versions').nextSibling.textContent`); got != "1.4.0 (9), unknown (2), 1.5.0 (1)" {
+		b.t.Errorf("the versions are said as %q", got)
+	}
+	// Cells by the machine and the column, as they are read.
+	cell := func(table, machine, column, want string) {
+		b.t.Helper()
+		got := eval[string](b, fmt.Sprintf(`[...document.querySelectorAll('%s tbody tr')].find((r) => r.cells[0].textContent.startsWith(%q)).querySelector('[data-title="%s"]').textContent`, table, machine, column))
+		if !regexp.MustCompile("^(?:" + want + ")$").MatchString(got) {
+			b.t.Errorf("%s of %s is %q, want %s", column, machine, got, want)
+		}
+	}
+	cell("#member-table", "larch", "Heard", "not arrived yet")
+	cell("#member-table", "maple", "Heard", "never arrived")
+	cell("#member-table", "birch", "Heard", "now")
+	for i, state := range control.QueueStates[:len(control.QueueStates)-1] {
+		stage, failed, due := "–", "–", "–"
+		switch state {
+		case "running":
+			stage = "configure"
+		case "backing off":
+			stage, failed, due = "helper", "the helper ended with status 3: no profile for rack 2", "in 1m[0-9]+s|in [0-9]+s" // it counts down as the test goes on
+		case "parked":
+			stage, failed = "configure", "write provisioned/current: no space left on device"
+		case "deferred":
+			due = "in (?:10m|[0-9]m[0-9]*s?)"
+		}
+		for column, want := range map[string]string{"State": state, "Stage": stage, "Last error": failed, "Due": due} {
+			cell("#queue-table", trees[i], column, want)
+		}
+	}
+}
+
+// dues holds that who is due is shown so, once the time has come.
+func (b *tab) dues(d *double) {
+	b.t.Helper()
+	d.become(func(docs *doubleDocs) {
+		entries := slices.Clone(docs.queue.Entries)
+		for i := range entries {
+			if entries[i].State == "deferred" {
+				entries[i].DueMS = ms(0)
+			}
+		}
+		docs.queue.Entries = entries
+	})
+	b.waits("that the time has come", `[...document.querySelectorAll('#queue-table tbody tr')].some((r) => r.textContent.includes('deferred') && r.querySelector('[data-title="Due"]').textContent === 'now')`)
+}
+
 func TestPageLooksRightEverywhere(t *testing.T) {
 	t.Parallel()
 	needChromium(t)
@@ -238,6 +314,7 @@ func TestPageLooksRightEverywhere(t *testing.T) {
 	if at := eval[string](b, "location.href"); at != pageAddress {
 		t.Errorf("the address still holds the token: %s", at)
 	}
+	b.saysWhatADayHas()
 	each("a busy day", []int64{phone, desk}, "dark", "light")
 	b.pictured("desk", "header")
 	b.pictured("members", "#h-members")
@@ -252,6 +329,7 @@ func TestPageLooksRightEverywhere(t *testing.T) {
 	if got := d.asked(); len(got) > 0 {
 		t.Errorf("Escape did %q", got)
 	}
+	b.dues(d)
 	d.become(func(docs *doubleDocs) { *docs = fleetOf(1) })
 	b.shows("#conditions", "none is raised")
 	each("a fleet of one", []int64{phone}, "light")

@@ -254,6 +254,12 @@
   }
   const silentAfter = 90000; // as /readyz has it, ms
   const silent = (m, at) => { const a = age(m.heard_ms, at); return !m.self && (a === null || a > silentAfter); };
+  const neverAfter = 600000; // as pacectl fleet status has it, ms
+  function heard(m, at) {
+    if (m.self) return 'self';
+    if (m.arrived) return ago(age(m.heard_ms, at));
+    return age(m.admitted_ms, at) >= neverAfter ? 'never arrived' : 'not arrived yet';
+  }
   function drawGlance() {
     const n = head('node'), f = head('fleet');
     if (!n || !f) return;
@@ -419,7 +425,7 @@
     table($('member-table'), 'Members of the fleet', [
       { title: 'Name', value: ({ row: m }) => { const labels = labelsOf(m), name = m.name || m.id; return labels ? { is: name + ' ' + labels, node: () => [el('div', {}, name), el('div', { class: 'labels' }, labels)] } : name; } },
       { title: 'Role', value: ({ row: m }) => m.role + (f.leader && f.leader.id === m.id ? ', leads' : '') + (m.self ? ', this machine' : '') },
-      { title: 'Heard', value: ({ row: m, at }) => m.self ? 'self' : ago(age(m.heard_ms, at)) },
+      { title: 'Heard', value: ({ row: m, at }) => heard(m, at) },
       { title: 'Provisioning', value: ({ row: m }) => m.provisioning },
       { title: 'Version', value: ({ row: m }) => m.version },
       { title: 'Platform', class: 'platform', value: ({ row: m }) => m.platform },
