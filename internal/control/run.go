@@ -223,14 +223,16 @@ func remediesOf(raised []ConditionStatus) (out []*string) {
 	return out
 }
 
-// addFlag makes a remedy reach the node that was asked: one that was named by a flag is not the one that it means without.
+// addFlag makes a remedy reach the node that was asked: one that was named by a flag is not the one that it means without. What
+// is to be typed on another machine stays as it is.
 func addFlag(remedy, flag string) string {
 	if !Pasteable(strings.TrimLeft(flag, "-")) {
 		return remedy
 	}
 	command, after, explained := strings.Cut(remedy, " # ")
 	program, _, _ := strings.Cut(strings.TrimPrefix(command, "sudo "), " ")
-	if program != "pace-node" && program != "pacectl" || strings.Contains(command, "--state-dir") {
+	elsewhere := strings.HasPrefix(after, "on a ") || strings.HasPrefix(after, "on that machine")
+	if program != "pace-node" && program != "pacectl" || strings.Contains(command, "--state-dir") || elsewhere {
 		return remedy
 	}
 	if command += " " + flag; explained {

@@ -101,11 +101,11 @@ var cells = []cell{
 		unheard(f)
 		f.Interfaces[0] = card("eth0", "10.1.0.2/24", "10.1.0.255")
 		f.Watch.Beacons = []Arrival{arrives("10.1.0.3", "10.1.255.255")}
-	}, "netmask", Problem, "a beacon of 10.1.0.3 went to 10.1.255.255, and this machine, as 10.1.0.2/24 on eth0, sends its own to 10.1.0.255: with a prefix of /16", "ip addr change {address}"},
+	}, "netmask", Problem, "a beacon of 10.1.0.3 went to 10.1.255.255, and this machine, as 10.1.0.2/24 on eth0, sends its own to 10.1.0.255: with a prefix of /16", "ip addr add {address} brd + dev {interface} && sudo ip addr del {wrong} dev {interface}"},
 	{"the netmask is too wide", func(f *Facts) {
 		unheard(f)
 		f.Watch.Beacons = []Arrival{arrives("10.1.0.3", "10.1.0.255")}
-	}, "netmask", Problem, "with a prefix of /24", "ip addr change {address}"},
+	}, "netmask", Problem, "with a prefix of /24", "ip addr add {address}"},
 	{"a beacon of another network is heard", func(f *Facts) {
 		f.Interfaces[0] = card("eth0", "10.1.255.2/24", "10.1.255.255")
 		f.Node.Heard = []Heard{{From: addr("10.1.0.3")}}
@@ -158,6 +158,15 @@ var cells = []cell{
 		f.Seeds = []Seed{{Endpoint: "10.1.0.99:6674", Origin: "srv", Err: "no route to host"}}
 	}, "seeds", Warning, "10.1.0.99:6674", "pacectl doctor {host}"},
 	{"behind address translation", func(f *Facts) { f.Node.Sessions[0].Seen = "192.0.2.7" }, "nat", Warning, "sees it as 192.0.2.7", "--advertise={address}:6674"},
+	{"behind address translation, and says so", func(f *Facts) {
+		f.Node.Sessions[0].Seen, f.Node.Advertised = "192.0.2.7", "192.0.2.7:6674"
+	}, "nat", OK, "advertises where it can be reached, 192.0.2.7:6674", ""},
+	{"behind address translation, under a name", func(f *Facts) {
+		f.Node.Sessions[0].Seen, f.Node.Advertised = "192.0.2.7", "pace.example:6674"
+	}, "nat", OK, "pace.example:6674", ""},
+	{"behind address translation, and says something else", func(f *Facts) {
+		f.Node.Sessions[0].Seen, f.Node.Advertised = "192.0.2.7", "192.0.2.70:6674"
+	}, "nat", Warning, "sees it as 192.0.2.7", "--advertise={address}:6674"},
 	{"the pin admits nobody here", func(f *Facts) {
 		f.Node.Members, f.Node.Pin, f.Node.Foreign = 1, "aa@k", []Foreign{{Cluster: "bb", State: "established", Address: "10.1.0.3"}}
 	}, "pin", Problem, "bb [established, at 10.1.0.3]", "fleet-id"},
@@ -265,7 +274,7 @@ func checkWords() error {
 		}
 	}
 	for os, want := range map[string][3]string{
-		"linux": {"ip addr change {address}", "ip -brief", "timedatectl"}, "darwin": {"{address}", "ifconfig", "sntp"}, "windows": {"{address}", "Get-NetIPAddress", "w32tm"}, "plan9": {"", "", ""},
+		"linux": {"ip addr add {address}", "ip -brief", "timedatectl"}, "darwin": {"{address}", "ifconfig", "sntp"}, "windows": {"{address}", "Get-NetIPAddress", "w32tm"}, "plan9": {"", "", ""},
 	} {
 		for i, got := range []string{netmaskRemedy(os), showAddresses(os), setClock(os)} {
 			if !strings.Contains(got, want[i]) || want[i] == "" && got != "" {

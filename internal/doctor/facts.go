@@ -64,6 +64,7 @@ type Node struct {
 	Foreign                        []Foreign
 	Sessions                       []Session
 	Asks                           string // endpoint of the fleet that is asked, "" if none
+	Advertised                     string // its 0xFC endpoint, as told to peers
 }
 
 // Heard is where beacons of another machine came from.

@@ -69,7 +69,7 @@ func judgeNetmask(f *Facts) (out []Finding) {
 		}
 		if i, bits, ok := meant(f.Interfaces, b.From, b.To); ok {
 			return []Finding{found(Problem, fmt.Sprintf("a beacon of %s went to %s, and this machine, as %s on %s, sends its own to %s: with a prefix of /%d here both would meet. One of the two netmasks is wrong", b.From, b.To, i.Addr, i.Name, i.Broadcast, bits),
-				netmaskRemedy(f.OS), i.Addr.Addr().String()+"/"+strconv.Itoa(bits), i.Name)}
+				netmaskRemedy(f.OS), i.Addr.Addr().String()+"/"+strconv.Itoa(bits), i.Name, i.Addr.String(), i.Name)}
 		}
 		other = b.From
 	}
@@ -91,7 +91,7 @@ func judgeNetmask(f *Facts) (out []Finding) {
 
 // netmaskRemedies set an address with another prefix.
 var netmaskRemedies = []struct{ OS, Remedy string }{
-	{"linux", "sudo ip addr change {address} brd + dev {interface} # if it is this machine's that is wrong, and in its network settings too"},
+	{"linux", "sudo ip addr add {address} brd + dev {interface} && sudo ip addr del {wrong} dev {interface} # if it is this machine's that is wrong, and in its network settings too"},
 	{"darwin", "networksetup -listallnetworkservices # if it is this machine's that is wrong: {address} is meant on {interface}"},
 	{"windows", "Get-NetIPAddress -AddressFamily IPv4 # if it is this machine's that is wrong: {address} is meant on {interface}"},
 }
@@ -373,6 +373,9 @@ func judgeNAT(f *Facts) []Finding {
 		for _, i := range f.Interfaces {
 			own = own || i.Addr.Addr() == a
 		}
+		if !own && forwarded(f.Node.Advertised, a) {
+			return []Finding{well("this machine is behind address translation, and advertises where it can be reached, " + f.Node.Advertised + ", whose port has to be forwarded to it")}
+		}
 		if !own {
 			return []Finding{found(Warning, "this machine is behind address translation: "+s.Address+" sees it as "+a.String()+", which is no address of its own. It works as a learner, which connects by itself; nobody reaches it by what it advertises",
 				"pace-node --check-arguments --advertise={address}:6674 # and forward tcp 6674 there to this machine, and 6680 before it votes", a.String())}
@@ -382,6 +385,12 @@ func judgeNAT(f *Facts) []Finding {
 		return []Finding{well("nobody says that it sees this machine under another address")}
 	}
 	return []Finding{well("other machines see it under an address of its own")}
+}
+
+// forwarded says whether an endpoint that is advertised is where this machine is seen, or a name, which somebody typed for that.
+func forwarded(endpoint string, seen netip.Addr) bool {
+	at, err := netip.ParseAddrPort(endpoint)
+	return endpoint != "" && (err != nil || at.Addr() == seen)
 }
 
 func judgePin(f *Facts) []Finding {

@@ -125,7 +125,7 @@ func (m *Machine) askNode(ctx context.Context, ask control.DoctorAsk, f *doctor.
 	n := &doctor.Node{
 		Mode: node.Mode, Name: node.Name, Version: node.Version, Uptime: time.Duration(node.UptimeMS) * time.Millisecond,
 		Leader: node.Leader != nil && node.View.LeaderSilentMS == 0, Leads: node.View.Leads, VotersHeard: node.View.VotersHeard, VotersTotal: node.View.VotersTotal,
-		Members: node.Voters + node.Learners, Authenticated: node.Peers.Authenticated, Pin: node.FleetPin,
+		Members: node.Voters + node.Learners, Authenticated: node.Peers.Authenticated, Pin: node.FleetPin, Advertised: node.Endpoints.Advertised,
 	}
 	for _, c := range node.Conditions {
 		n.Conditions = append(n.Conditions, doctor.Condition{ID: c.ID, Severity: c.Severity, Detail: c.Detail, Remedy: c.Remedy})

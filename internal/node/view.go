@@ -175,7 +175,7 @@ func (n *Node) confirmOwn(m fleet.Member) {
 func (n *Node) showFleet(v *fleet.View, own formation.Own) {
 	voters := v.Voters()
 	n.board.Set(v.Len() > 1 && len(voters) == 1, "single-voter-fleet", fmt.Sprintf("%s on one voter", plural(v.Len()-1, "machine depends", "machines depend")), n.seatFor(v)...)
-	n.board.Set(len(voters) == 2, "two-voter-fleet", "both of two voters must answer for anything to be decided", n.seatFor(v)...)
+	n.board.Set(len(voters) == 2, "two-voter-fleet", "both of two voters must answer for anything to be decided: losing either stops the fleet, so two are worse than one", n.seatFor(v)...)
 	n.showPaused()
 	if holder := v.HolderBack(); holder != "" {
 		n.board.Raise("mixed-node-versions", control.Word(holder)+" runs a version that holds the fleet's format back")

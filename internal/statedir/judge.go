@@ -70,7 +70,7 @@ var posixChecks = []posixCheck{
 		Bad:   func(_ kind, f posixFacts) bool { return f.mode.Perm()&0o022 != 0 },
 		Say: func(p string, f posixFacts) (string, string) {
 			return fmt.Sprintf("%s can be written by others (mode %04o)", p, f.mode.Perm()),
-				fmt.Sprintf("look at who changed what, then: chmod go-w %s", shellQuote(p))
+				fmt.Sprintf("chmod go-w %s # once you know who changed what", shellQuote(p))
 		},
 	},
 	{
@@ -79,7 +79,7 @@ var posixChecks = []posixCheck{
 		Bad:   func(_ kind, f posixFacts) bool { return f.mode.Perm()&0o077 != 0 },
 		Say: func(p string, f posixFacts) (string, string) {
 			return fmt.Sprintf("%s can be read by others (mode %04o), and whoever has read it can be this machine", p, f.mode.Perm()),
-				fmt.Sprintf("if nobody did: chmod 600 %s; if somebody may have: pace-node --reset-identity", shellQuote(p))
+				fmt.Sprintf("chmod 600 %s # if nobody has; if somebody may have: pace-node --reset-identity", shellQuote(p))
 		},
 	},
 	{
@@ -88,7 +88,7 @@ var posixChecks = []posixCheck{
 		Bad:   func(_ kind, f posixFacts) bool { return f.mode.Perm()&0o002 != 0 && f.mode&fs.ModeSticky == 0 },
 		Say: func(p string, f posixFacts) (string, string) {
 			return fmt.Sprintf("%s, the folder above the state directory, can be written by everybody (mode %04o): anybody could swap what is in it",
-				p, f.mode.Perm()), fmt.Sprintf("chmod o-w %s, or give --state-dir another one", shellQuote(p))
+				p, f.mode.Perm()), fmt.Sprintf("chmod o-w %s # or give --state-dir another one", shellQuote(p))
 		},
 	},
 }
@@ -124,7 +124,7 @@ func (f posixFacts) runs() string {
 
 func ordinaryWords(path string, uid int) string {
 	if uid != os.Geteuid() {
-		return fmt.Sprintf("give it to the service (chown -R %d %s)", uid, shellQuote(path))
+		return fmt.Sprintf("sudo chown -R %d %s # gives it to the service", uid, shellQuote(path))
 	}
-	return fmt.Sprintf("make it yours (chown -R %d %s) or give --state-dir another one", uid, shellQuote(path))
+	return fmt.Sprintf("sudo chown -R %d %s # makes it yours; or give --state-dir another one", uid, shellQuote(path))
 }

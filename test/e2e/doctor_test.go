@@ -56,18 +56,37 @@ func (d report) finds(t *testing.T, verdict, check, detail, remedy string) {
 	t.Errorf("no %s of %s that says %q and %q:\n%s", verdict, check, detail, remedy, d.text)
 }
 
-// mends pastes the remedy of a finding into a shell of the node's machine, as root.
-func (d report) mends(n *node, check string) {
+// mends pastes the remedy of a finding into a shell of the node's machine, as root, and returns what that prints.
+func (d report) mends(n *node, check string) string {
+	n.t.Helper()
+	out, err := d.pastes(n, check)
+	if err != nil {
+		n.t.Fatalf("the remedy of %s: %v: %s", check, err, out)
+	}
+	return out
+}
+
+func (d report) pastes(n *node, check string) (string, error) {
 	n.t.Helper()
 	for _, f := range d.Findings {
 		if f.Check == check && f.Remedy != "" {
-			if out, err := n.inside("sh", "-c", strings.TrimPrefix(f.Remedy, "sudo ")).CombinedOutput(); err != nil {
-				n.t.Fatalf("%s: %v: %s", f.Remedy, err, out)
-			}
-			return
+			cmd := n.inside("sh", "-c", f.Remedy)
+			cmd.Env = append(os.Environ(), "PATH="+programs(n.t)+":"+os.Getenv("PATH"), "PACE_STATE_DIR="+n.dir)
+			out, err := cmd.CombinedOutput()
+			return string(out), err
 		}
 	}
-	n.t.Errorf("no remedy of %s:\n%s", check, d.text)
+	n.t.Fatalf("no remedy of %s:\n%s", check, d.text)
+	return "", nil
+}
+
+// well waits until a check of this machine is ok.
+func (n *node) well(check string) {
+	n.t.Helper()
+	until(n.t, "doctor is content with "+check+" of "+n.name, func() (bool, string) {
+		d := n.doctor()
+		return d.of(check) == "ok", d.text
+	})
 }
 
 // of is the verdict of a check.
@@ -90,10 +109,12 @@ func TestDoctorPortTaken(t *testing.T) {
 	d := second.doctor()
 	d.finds(t, "problem", "ports", "tcp port 6674 (node, --listen) is taken by pace-node, process", "ss -ltnp sport = :6674")
 	d.finds(t, "problem", "node", "no node answers", "--install-service")
-	d = holder.doctor()
-	if d.Verdict == "problem" || d.of("ports") != "ok" || d.of("node") != "ok" {
+	if d := holder.doctor(); d.Verdict == "problem" || d.of("ports") != "ok" || d.of("node") != "ok" {
 		t.Errorf("the machine whose ports they are: %s", d.text)
 	}
+	wants(t, d.mends(second, "ports"), "pace-node", fmt.Sprintf("pid=%d,", holder.cmd.Process.Pid))
+	holder.stop()
+	second.well("ports")
 }
 
 func TestDoctorStateDirectoryOfAnother(t *testing.T) {
@@ -105,7 +126,12 @@ func TestDoctorStateDirectoryOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.refused(patience, 1)
-	n.doctor().finds(t, "problem", "state-directory", "belongs to user 12345", "chown -R 0 "+n.dir)
+	d := n.doctor()
+	d.finds(t, "problem", "state-directory", "belongs to user 12345", "chown -R 0 "+n.dir)
+	d.mends(n, "state-directory")
+	n.well("state-directory")
+	n.start()
+	n.ready()
 }
 
 func TestDoctorDiskNearlyFull(t *testing.T) {
@@ -120,7 +146,11 @@ func TestDoctorDiskNearlyFull(t *testing.T) {
 	n.disk.fill(1)
 	n.doctor().finds(t, "problem", "disk", "MiB of ", "df -h "+n.dir)
 	n.stop()
-	n.doctor().finds(t, "problem", "disk", "MiB of ", "df -h "+n.dir)
+	d := n.doctor()
+	d.finds(t, "problem", "disk", "MiB of ", "df -h "+n.dir)
+	wants(t, d.mends(n, "disk"), n.disk.at)
+	n.disk.empty()
+	n.well("disk")
 }
 
 func TestDoctorNoEligibleInterface(t *testing.T) {
@@ -130,7 +160,13 @@ func TestDoctorNoEligibleInterface(t *testing.T) {
 	n := l.hosts[0].start(t, "alder")
 	n.doctor().finds(t, "problem", "interfaces", "discovery-no-interface", "--fleet-seed")
 	n.stop()
-	n.doctor().finds(t, "problem", "interfaces", "no network interface can carry a beacon", "--fleet-seed=HOST")
+	d := n.doctor()
+	d.finds(t, "problem", "interfaces", "no network interface can carry a beacon", "--fleet-seed=HOST")
+	d.mends(n, "interfaces")
+	n.start()
+	n.ready()
+	l.hosts[0].ip("addr", "add", "10.1.0.2/16", "brd", "+", "dev", "eth0")
+	n.well("interfaces")
 }
 
 func TestDoctorContainerBridgeChosen(t *testing.T) {
@@ -142,7 +178,15 @@ func TestDoctorContainerBridgeChosen(t *testing.T) {
 	h.ip("addr", "add", "172.17.0.1/16", "brd", "+", "dev", "docker0")
 	h.ip("link", "set", "docker0", "up")
 	n := h.start(t, "alder")
-	n.doctor().finds(t, "problem", "interfaces", "docker0 172.17.0.1/16 alone, a bridge or adapter of containers", "--discovery-interface=eth0")
+	d := n.doctor()
+	d.finds(t, "problem", "interfaces", "docker0 172.17.0.1/16 alone, a bridge or adapter of containers", "--discovery-interface=eth0")
+	d.mends(n, "interfaces")
+	n.stop()
+	n.args = append(n.args, "--discovery-interface=eth0")
+	n.start()
+	n.ready()
+	h.ip("addr", "add", "10.1.0.2/16", "brd", "+", "dev", "eth0")
+	n.well("interfaces")
 }
 
 func TestDoctorWrongNetmask(t *testing.T) {
@@ -152,10 +196,10 @@ func TestDoctorWrongNetmask(t *testing.T) {
 	a := l.hosts[0].start(t, "alder", metered)
 	b := l.hosts[1].start(t, "birch", metered)
 	d := b.doctor()
-	d.finds(t, "problem", "netmask", "a beacon of 10.1.0.2 went to 10.1.255.255, and this machine, as 10.1.0.3/24 on eth0", "sudo ip addr change 10.1.0.3/16 brd + dev eth0")
+	d.finds(t, "problem", "netmask", "a beacon of 10.1.0.2 went to 10.1.255.255, and this machine, as 10.1.0.3/24 on eth0", "sudo ip addr add 10.1.0.3/16 brd + dev eth0 && sudo ip addr del 10.1.0.3/24 dev eth0")
 	d.mends(b, "netmask")
-	l.hosts[1].ip("addr", "del", "10.1.0.3/24", "dev", "eth0")
 	proven(t, a, b)
+	b.well("netmask")
 }
 
 func TestDoctorFirewallDropsAnswers(t *testing.T) { // field case P10
@@ -169,9 +213,7 @@ func TestDoctorFirewallDropsAnswers(t *testing.T) { // field case P10
 	d.finds(t, "problem", "firewall", "this node's answering port, and none reached it: a firewall of this machine drops them", "sudo nft insert rule inet fw in udp dport ")
 	d.mends(a, "firewall")
 	proven(t, a, b)
-	if v := a.doctor().of("firewall"); v != "ok" {
-		t.Errorf("with the rule it is %s", v)
-	}
+	a.well("firewall")
 }
 
 func TestDoctorFirewallDropsBeacons(t *testing.T) {
@@ -180,7 +222,13 @@ func TestDoctorFirewallDropsBeacons(t *testing.T) {
 	l.hosts[0].nft(`table inet fw { chain in { type filter hook input priority 0; policy drop; ct state established,related accept; iifname lo accept; }; }`)
 	a := l.hosts[0].start(t, "alder")
 	l.hosts[1].start(t, "birch")
-	a.doctor().finds(t, "problem", "firewall", "for UDP port 6681, and none reached the node", "sudo nft insert rule inet fw in udp dport 6681 accept")
+	d := a.doctor()
+	d.finds(t, "problem", "firewall", "for UDP port 6681, and none reached the node", "sudo nft insert rule inet fw in udp dport 6681 accept")
+	d.mends(a, "firewall")
+	until(t, "beacons reach the node", func() (bool, string) {
+		d := a.doctor()
+		return d.of("segment") == "ok" && !strings.Contains(d.text, "none reached the node"), d.text
+	})
 }
 
 func TestDoctorClientIsolation(t *testing.T) { // field case P09
@@ -219,9 +267,16 @@ func TestDoctorClockSkew(t *testing.T) {
 
 func TestDoctorSeedThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	l := newLAN(t, 1)
-	n := l.hosts[0].start(t, "alder", "--fleet-seed=10.1.0.77")
-	n.doctor().finds(t, "problem", "seeds", "the seed 10.1.0.77:6674 [fleet-seed] does not answer", "pacectl doctor 10.1.0.77:6674")
+	l := newLAN(t, 2)
+	n := l.hosts[0].start(t, "alder", "--fleet-seed=10.1.0.3")
+	d := n.doctor()
+	d.finds(t, "problem", "seeds", "the seed 10.1.0.3:6674 [fleet-seed] does not answer", "pacectl doctor 10.1.0.3:6674")
+	if out, err := d.pastes(n, "seeds"); err == nil || !strings.Contains(out, "takes no connection") {
+		t.Errorf("the remedy: %v: %s", err, out)
+	}
+	l.hosts[1].start(t, "birch")
+	d.mends(n, "seeds")
+	n.well("seeds")
 }
 
 func TestDoctorSRVWithoutAnswer(t *testing.T) {
@@ -236,6 +291,9 @@ func TestDoctorSRVWithoutAnswer(t *testing.T) {
 	d := n.doctor()
 	d.finds(t, "ok", "names", "_pace._tcp.corp.test", "")
 	d.finds(t, "problem", "seeds", "the seed host1.corp.test:6674 [srv] does not answer", "pacectl doctor host1.corp.test:6674")
+	l.hosts[1].start(t, "birch")
+	d.mends(n, "seeds")
+	n.well("seeds")
 }
 
 func TestDoctorAnotherWireVersion(t *testing.T) {
@@ -270,7 +328,17 @@ func TestDoctorBehindNAT(t *testing.T) {
 	b := two.hosts[0].start(t, "birch", "--fleet-seed="+one.hosts[0].addr.String())
 	b.approve(a)
 	b.inMode("learner", a)
-	b.doctor().finds(t, "warning", "nat", "10.1.0.2 sees it as 10.1.255.254, which is no address of its own", "--advertise=10.1.255.254:6674")
+	d := b.doctor()
+	d.finds(t, "warning", "nat", "10.1.0.2 sees it as 10.1.255.254, which is no address of its own", "--advertise=10.1.255.254:6674")
+	d.mends(b, "nat")
+	b.stop()
+	b.args = append(b.args, "--advertise=10.1.255.254:6674")
+	b.start()
+	b.ready()
+	until(t, "it is seen where it says that it is", func() (bool, string) {
+		d := b.doctor()
+		return strings.Contains(d.text, "advertises where it can be reached, 10.1.255.254:6674"), d.text
+	})
 	if v := a.doctor().of("nat"); v != "ok" {
 		t.Errorf("the machine that is reached: %s", v)
 	}
@@ -283,24 +351,50 @@ func TestDoctorPinAdmitsNobody(t *testing.T) {
 	nextSecond(t)
 	b := l.hosts[1].start(t, "birch", metered, "--fleet-id="+pinOf(fmt.Sprintf("%032x", 7), newKey(7).Public()))
 	proven(t, a, b)
-	b.doctor().finds(t, "problem", "pin", "the pin of --fleet-id admits none of the fleets that are heard here: "+a.clusterID(), "pacectl node")
+	d := b.doctor()
+	d.finds(t, "problem", "pin", "the pin of --fleet-id admits none of the fleets that are heard here: "+a.clusterID(), "pacectl node")
+	var pin string
+	for line := range strings.Lines(d.mends(a, "pin")) { // it is typed on a machine of the fleet that is meant
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "fleet-id" {
+			pin = f[1]
+		}
+	}
+	b.stop()
+	b.args = []string{metered, "--fleet-id=" + pin}
+	b.start()
+	b.ready()
+	b.asks(a)
+	b.well("pin")
 }
 
 func TestDoctorTwoVoters(t *testing.T) { // field case P28
 	t.Parallel()
-	l := newLAN(t, 2)
+	l := newLAN(t, 3)
 	a := l.hosts[0].start(t, "alder")
 	nextSecond(t)
 	b := l.hosts[1].joined(t, a, "birch")
 	b.promoted(a)
 	a.shows("that two vote", func(d nodeDoc) bool { return d.has("two-voter-fleet") })
-	a.doctor().finds(t, "warning", "voters", "two-voter-fleet", "--cluster-admit=")
+	a.doctor().finds(t, "warning", "voters", "two are worse than one", "--cluster-admit=")
 	b.kill()
 	until(t, "the loss shows", func() (bool, string) {
 		d := a.doctor()
 		return d.of("voters") == "problem", d.text
 	})
 	a.doctor().finds(t, "problem", "voters", "1 of 2 voters answer, and 2 are needed", "pacectl fleet recover")
+	b.start()
+	b.ready()
+	lead := leads(t, a, b)
+	c := l.hosts[2].joined(t, lead, "cedar")
+	c.follows(lead)
+	var d report
+	until(t, "the remedy names cedar", func() (bool, string) {
+		d = lead.doctor()
+		return strings.Contains(d.text, "--cluster-admit="+c.id()), d.text
+	})
+	d.mends(lead, "voters")
+	c.inMode("voter", lead)
+	lead.well("voters")
 }
 
 func TestDoctorAnotherMachine(t *testing.T) {

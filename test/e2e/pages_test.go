@@ -34,10 +34,26 @@ type stage struct {
 	fleet         string // its id, which verbs ask back on stdin
 }
 
-// newStage puts our programs and a sudo that asks nobody into the path of a scene.
+// programs is a folder for the path of a shell: our programs, and a sudo that asks nobody.
+func programs(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir()
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(path, "sudo"), []byte("#!/bin/sh\nexec env \"$@\"\n"), 0o700),
+		os.Symlink(binary, filepath.Join(path, "pace-node")),
+		os.Symlink(binary, filepath.Join(path, "pacectl")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// newStage makes a scene without its own.
 func newStage(t *testing.T, on string, nodes ...*node) *stage {
 	t.Helper()
-	s := &stage{t: t, on: on, nodes: map[string]*node{}, dir: t.TempDir(), path: t.TempDir()}
+	s := &stage{t: t, on: on, nodes: map[string]*node{}, dir: t.TempDir(), path: programs(t)}
 	for _, n := range nodes {
 		s.nodes[n.name] = n
 	}
@@ -48,9 +64,6 @@ func newStage(t *testing.T, on string, nodes ...*node) *stage {
 	}
 	for _, err := range []error{
 		os.WriteFile(s.pass, []byte("five words are a passphrase\n"), 0o600),
-		os.WriteFile(filepath.Join(s.path, "sudo"), []byte("#!/bin/sh\nexec env \"$@\"\n"), 0o700),
-		os.Symlink(binary, filepath.Join(s.path, "pace-node")),
-		os.Symlink(binary, filepath.Join(s.path, "pacectl")),
 		os.Symlink(s.path, filepath.Join(s.dir, "build")),
 		os.Symlink(filepath.Join(root, "docs"), filepath.Join(s.dir, "docs")),
 	} {
