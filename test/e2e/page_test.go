@@ -185,6 +185,10 @@ printf '{"configuration":{"log.level":"info"},"msg":"<b>done</b>"}'
 	b.click("#sure-yes")
 	b.waits("who did not arrive", `[...document.querySelectorAll('#members tbody tr.silent')].some((r) => r.textContent.includes('`+away.ID+`') && r.textContent.includes('not arrived yet'))`)
 	b.waits("one who was not heard", `[...document.querySelectorAll('#glance dt')].find((e) => e.textContent === 'Not heard lately').nextSibling.textContent === '1'`)
+	b.click(button("Forget of our own making"))
+	b.shows("#sure", "for ever")
+	b.click("#sure-yes")
+	b.waits("that it is gone", `![...document.querySelectorAll('#members tbody tr')].some((r) => r.textContent.includes('`+away.ID+`'))`)
 
 	// And a member's, whose provisioning fails with a message of the same kind.
 	n := l.hosts[1].start(t, script, "--label=rack="+closes)

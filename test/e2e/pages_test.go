@@ -31,7 +31,8 @@ type stage struct {
 	says func() []string
 	// before waits for what the page's reader has seen before they type a line; after for what it promises. Either may be nil.
 	before, after func(typed string, n *node)
-	fleet         string // its id, which verbs ask back on stdin
+	fleet         string   // its id, which verbs ask back on stdin
+	always        []string // flags of a node that is started, beside those that were typed
 }
 
 // programs is a folder for the path of a shell: our programs, and a sudo that asks nobody.
@@ -109,7 +110,7 @@ func (s *stage) types(b docs.Block, typed docs.Typing) {
 			n.ready()
 		}
 	} else if flags := s.serves(text); flags != nil {
-		n.args = flags
+		n.args = append(flags, s.always...)
 		n.start()
 		n.ready()
 	} else if live.MatchString(text) {
