@@ -161,3 +161,38 @@ func declaredTests(t *testing.T) map[string]bool {
 	}
 	return out
 }
+
+// looked are what an operator looks for, and where it stands; the README leads there.
+var looked = map[string]string{
+	"quick start":                        "docs/operator.md#quick-start-three-machines",
+	"ports":                              "docs/operator.md#ports",
+	"day two":                            "docs/operator.md#day-two",
+	"upgrade":                            "docs/upgrades.md",
+	"backup and restore":                 "docs/recovery.md#a-founder-is-backed-up-and-restored",
+	"all voters lost":                    "docs/recovery.md#all-voters-are-lost",
+	"a forgotten machine comes back":     "docs/recovery.md#a-forgotten-machine-comes-back",
+	"two fleets on one segment":          "docs/operator.md#two-fleets-on-one-segment",
+	"images and clones":                  "docs/recovery.md#images-and-clones",
+	"laptops":                            "docs/operator.md#laptops-and-machines-that-are-often-off",
+	"the threat model":                   "docs/security.md",
+	"a tour of the house":                "docs/tour.md",
+	"how to add a verb":                  "CONTRIBUTING.md",
+	"an honest comparison":               "docs/comparison.md",
+	"conditions and what mends them":     "docs/conditions.md",
+	"a program that calls a person":      "docs/alerts.md",
+	"what a script reads":                "docs/schema/README.md",
+	"what was verified, and what is not": "docs/verified.md",
+}
+
+// TestReadmeLeadsThere holds that; that the links lead somewhere is another test's.
+func TestReadmeLeadsThere(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, link := range looked {
+		if !strings.Contains(string(b), "]("+link+")") {
+			t.Errorf("%s: the README has no link to %s", what, link)
+		}
+	}
+}

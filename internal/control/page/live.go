@@ -21,6 +21,9 @@ const (
 	beatEvery = 5 * time.Second
 	// streamsMost is how many there are at once.
 	streamsMost = 32
+	// streamsReading is how many of them who only reads may have: on loopback that is every account of the machine, and none of
+	// them keeps out whoever opened the page for changes.
+	streamsReading = 24
 	// keptMost and keptBytes bound the changes that are kept for who is slow or comes back: beyond it they get the whole.
 	keptMost  = 64
 	keptBytes = 2 << 20
@@ -38,6 +41,7 @@ type live struct {
 
 	mu      sync.Mutex
 	streams int
+	reading int                // of them without a session
 	stop    context.CancelFunc // of the poller; nil while there is none
 	run     int64              // which poller it is
 	tick    int64              // of the last change
@@ -73,12 +77,15 @@ func (l *live) poke() {
 	}
 }
 
-// enter counts a stream in, and starts the poller with the first.
-func (l *live) enter() bool {
+// enter counts a stream in, and starts the poller with the first. session: who listens has one.
+func (l *live) enter(session bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.streams >= streamsMost || l.ctx.Err() != nil {
+	if l.streams >= streamsMost || !session && l.reading >= streamsReading || l.ctx.Err() != nil {
 		return false
+	}
+	if !session {
+		l.reading++
 	}
 	if l.streams++; l.streams == 1 {
 		ctx, cancel := context.WithCancel(l.ctx)
@@ -90,9 +97,12 @@ func (l *live) enter() bool {
 	return true
 }
 
-func (l *live) leave() {
+func (l *live) leave(session bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !session {
+		l.reading--
+	}
 	if l.streams--; l.streams == 0 {
 		l.stop()
 	}
@@ -218,12 +228,13 @@ func (p *Page) events(w http.ResponseWriter, q *request) {
 	if q.r.Method == http.MethodHead {
 		return
 	}
-	if !l.enter() {
+	session := q.read
+	if !l.enter(session) {
 		h.Set("Retry-After", "10")
 		p.refuse(w, "streams", http.StatusServiceUnavailable, "as many pages look at this node as it serves at once", "close one of them")
 		return
 	}
-	defer l.leave()
+	defer l.leave(session)
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Time{})
 	run, n := eventID(q.r.Header.Get("Last-Event-ID"))

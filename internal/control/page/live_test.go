@@ -213,17 +213,29 @@ func TestNobodyLooksNobodyAsks(t *testing.T) {
 	})
 }
 
-// TestStreamsAreBounded: one more is refused in words, and there is room again once one has gone.
+// TestStreamsAreBounded: one more is refused in words, and there is room again once one has gone. Who only reads cannot take
+// the room of who opened the page.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Backend: &fakeNode{}, Entropy: counting(), Metrics: control.NewMetrics(nil, nil)})
 		var all []*stream
-		for range streamsMost {
+		for range 24 {
 			s := listen(p, "", here)
 			s.next(t)
 			all = append(all, s)
 		}
+		cookie, _ := p.sessions.begin(time.Now())
+		opened := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName(r), Value: cookie}) }
 		b := onLoopback(&browser{p: p})
+		wantRefused(t, b.ask(http.MethodGet, "/api/v1/events", ""), http.StatusServiceUnavailable, "streams")
+		for range 8 {
+			s := listen(p, "", here, opened)
+			if g := s.next(t); g.name != "state" {
+				t.Fatalf("who opened the page is sent %+v", g)
+			}
+			all = append(all, s)
+		}
+		wantRefused(t, b.ask(http.MethodGet, "/api/v1/events", "", opened), http.StatusServiceUnavailable, "streams")
 		w := b.ask(http.MethodGet, "/api/v1/events", "")
 		wantRefused(t, w, http.StatusServiceUnavailable, "streams")
 		if w.Header().Get("Retry-After") == "" {

@@ -8,6 +8,7 @@
   let skew = 0;               // the node's clock less ours, ms
   let heardAt = 0;            // when the stream last said anything, our clock
   let connected = false;
+  let refused = false;        // the node let this page listen no further
   let changes = false;        // this browser may change something
   let source = null;
   let filter = '';
@@ -224,21 +225,22 @@
   function listen() {
     if (source) return;
     source = new EventSource('/api/v1/events');
-    const alive = () => { connected = true; heardAt = Date.now(); live(); };
+    const alive = () => { connected = true; refused = false; heardAt = Date.now(); live(); };
     source.addEventListener('state', (e) => { alive(); apply(JSON.parse(e.data), true); });
     source.addEventListener('change', (e) => { alive(); apply(JSON.parse(e.data), false); });
     source.addEventListener('beat', alive);
     source.onerror = () => {
       connected = false;
+      refused = source.readyState === EventSource.CLOSED; // an answer, and not a silence
       live();
-      if (source.readyState === EventSource.CLOSED) { source = null; setTimeout(who, 5000); }
+      if (refused) { source = null; setTimeout(who, 5000); }
     };
   }
   function live() {
     const p = $('live');
     const well = connected && Date.now() - heardAt <= 15000;
     // Not counted on by the second: it is read aloud where it changes.
-    write(p, well ? 'live' : heardAt ? 'the node is silent; this is as of ' + new Date(heardAt).toLocaleTimeString() : 'connecting…');
+    write(p, well ? 'live' : refused && !heardAt ? 'the node has no room for another page, and is asked again' : heardAt ? 'the node is silent; this is as of ' + new Date(heardAt).toLocaleTimeString() : 'connecting…');
     p.className = well ? 'good' : 'bad';
   }
 
