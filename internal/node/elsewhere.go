@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -242,6 +243,17 @@ func (n *Node) showElsewhere(now time.Time) {
 		}
 	}
 	n.board.Set(len(said) > 0, "fleet-recovered-elsewhere", strings.Join(said, "; "), args...)
+}
+
+// recoveredAlready says which members have recovered this fleet and speak for it: to recover it here too makes two of it. It
+// refuses nothing, since a member may lie. The loop's.
+func (n *Node) recoveredAlready() (said []string) {
+	for _, key := range slices.SortedFunc(maps.Keys(n.elsewheres), func(a, b identity.PublicKey) int { return strings.Compare(a.String(), b.String()) }) {
+		if e := n.elsewheres[key]; e.member && n.body != nil && e.epoch > n.body.recoveryEpoch() {
+			said = append(said, fmt.Sprintf("that this is one fleet: %s speaks for it in recovery epoch %d already, and is heard; to follow that machine instead: pacectl fleet accept %s", control.Word(e.id), e.epoch, key))
+		}
+	}
+	return said
 }
 
 // strangers are the keys that speak for this fleet and that its roster does not hold as a voter's, with where they were met.

@@ -237,6 +237,7 @@ func (n *Node) recoveryPreview(ctx context.Context) (control.RecoverPreview, err
 			}
 			out.Voters = append(out.Voters, row)
 		}
+		out.Lost = append(out.Lost, n.recoveredAlready()...)
 	})
 	if err != nil {
 		return out, err

@@ -133,6 +133,9 @@ func TestSimAccept(t *testing.T) {
 		if detail, _ := condition(c, "fleet-recovered-elsewhere"); !strings.Contains(detail, b.Key().String()) || !strings.Contains(detail, "epoch 1") {
 			t.Errorf("it is told %q", detail)
 		}
+		if p, err := c.recoveryPreview(t.Context()); err != nil || len(p.Lost) != 4 || !strings.Contains(p.Lost[0], "pacectl fleet accept "+b.Key().String()) {
+			t.Errorf("who would recover it once more is told %+v (%v)", p.Lost, err)
+		}
 		a := s.boot(0)
 		s.want(time.Minute, "the old voter is told", func() bool { return told(a) })
 		s.want(2*time.Minute, "the learners follow the old voter again, which is in their epoch", func() bool { return follows(c, a) && follows(d, a) })
