@@ -12,7 +12,7 @@ import (
 	"pace-node/internal/wire"
 )
 
-// sessionCost opens n sessions from one hub to another and returns what one end of a session takes in memory, stacks
+// sessionCost opens n sessions to one hub and returns what one end of a session takes in memory, stacks
 // included: half of what both take.
 func sessionCost(tb testing.TB, n int) (bytes uint64, goroutines int) {
 	tb.Helper()
@@ -20,7 +20,10 @@ func sessionCost(tb testing.TB, n int) (bytes uint64, goroutines int) {
 	serve := &machine{known: map[identity.PublicKey]bool{}}
 	everybody := netio.AdmissionFacts{Known: func(identity.PublicKey) bool { return true }, Member: func(identity.PublicKey) bool { return false }}
 	a := netio.NewHub(netio.HubConfig{Key: key(1), Handler: serve, Admission: everybody})
-	b := netio.NewHub(netio.HubConfig{Key: key(2), Handler: serve, Dialer: network.Dialer(netip.MustParseAddr("10.0.0.2"))})
+	var hubs []*netio.Hub // as many keys as it takes, for one has so many sessions and no more
+	for i := range (n + netio.MaxSessionsPerKey - 1) / netio.MaxSessionsPerKey {
+		hubs = append(hubs, netio.NewHub(netio.HubConfig{Key: key(byte(2 + i)), Handler: serve, Dialer: network.Dialer(netip.MustParseAddr("10.0.0.2"))}))
+	}
 	l, err := network.Listen(netip.MustParseAddrPort("10.0.0.1:6674"))
 	if err != nil {
 		tb.Fatal(err)
@@ -32,12 +35,14 @@ func sessionCost(tb testing.TB, n int) (bytes uint64, goroutines int) {
 	}()
 	defer func() {
 		a.Close()
-		b.Close()
+		for _, b := range hubs {
+			b.Close()
+		}
 		<-done
 	}()
 	before, threads := inUse(), runtime.NumGoroutine()
-	for range n {
-		s, err := b.Dial(tb.Context(), "10.0.0.1:6674", nil)
+	for i := range n {
+		s, err := hubs[i/netio.MaxSessionsPerKey].Dial(tb.Context(), "10.0.0.1:6674", nil)
 		if err != nil {
 			tb.Fatal(err)
 		}

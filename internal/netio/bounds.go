@@ -16,6 +16,11 @@ const (
 	// that a few networks with many sessions keep out nobody who comes from elsewhere.
 	StrangerGrace = 3 * time.Second
 	StrangerTurn  = 250 * time.Millisecond
+	// MaxSessionsPerKey bounds the inbound sessions of one key that is in no roster, and MaxSessionsPerMember those of a member's:
+	// an honest machine has one, a few more while it comes back, and its doctor's. Who holds a row is no stranger any more, and
+	// one row would be as many sessions as somebody likes.
+	MaxSessionsPerKey    = 8
+	MaxSessionsPerMember = 32
 	// HandshakeWithin is how long a TLS handshake may take.
 	HandshakeWithin = 5 * time.Second
 	// FirstRequestWithin is how long after the handshake a stranger's first request may take.

@@ -158,3 +158,56 @@ func TestStrangersGiveWay(t *testing.T) {
 		})
 	}
 }
+
+// TestSessionsOfOneKey: who holds a row, and a member, has so many sessions and no more: the oldest gives way, counted, and with
+// it what it asked. Another key is not touched.
+func TestSessionsOfOneKey(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		member bool
+		most   int
+	}{{"a row", false, netio.MaxSessionsPerKey}, {"a member", true, netio.MaxSessionsPerMember}} {
+		t.Run(c.what, func(t *testing.T) {
+			netsim.Bubble(t, func(t *testing.T) {
+				network := netsim.NewNet()
+				a := boot(t, network, 1, func(cfg *netio.HubConfig) {
+					cfg.Admission.Known = func(identity.PublicKey) bool { return true }
+					cfg.Admission.Member = func(k identity.PublicKey) bool { return c.member && k == key(9).Public() }
+				})
+				other := boot(t, network, 2).dial(a)
+				call(t, other, wire.VerbHello, "another")
+				h := netio.NewHub(netio.HubConfig{Key: key(9), Handler: a, Dialer: network.Dialer(netip.AddrFrom4([4]byte{10, 0, 9, 1}))})
+				t.Cleanup(h.Close)
+				var all []*netio.Session
+				for range c.most + 5 {
+					s, err := h.Dial(t.Context(), a.endpoint(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					call(t, s, wire.VerbHello, "x")
+					all = append(all, s)
+				}
+				synctest.Wait()
+				for i, s := range all {
+					if open := s.Err() == nil; open != (i >= 5) {
+						t.Errorf("the session %d of %d is open: %v", i, len(all), open)
+					}
+				}
+				if n := a.Refused(netio.RefuseKeyFull); n != 5 || other.Err() != nil {
+					t.Errorf("%d are counted, another's: %v", n, other.Err())
+				}
+				// Where one is closed there is room.
+				all[10].Close(nil)
+				synctest.Wait()
+				s, err := h.Dial(t.Context(), a.endpoint(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				call(t, s, wire.VerbHello, "x")
+				if n := a.Refused(netio.RefuseKeyFull); n != 5 {
+					t.Errorf("%d are counted", n)
+				}
+			})
+		})
+	}
+}

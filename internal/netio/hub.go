@@ -337,14 +337,45 @@ func (h *Hub) open(conn *tls.Conn, key identity.PublicKey, dialed string) (*Sess
 		s.cancel()
 		return nil, err
 	}
+	var over *Session
+	if inbound {
+		over = h.beyond(key)
+	}
 	h.sessions[s.id] = s
 	h.byKey[key] = append(h.byKey[key], s)
 	h.wait.Add(1)
 	h.mu.Unlock()
+	if over != nil {
+		h.goes(func() {
+			h.refuse(over, RefuseKeyFull)
+			over.Close(refusedError{RefuseKeyFull})
+		})
+	}
 	h.nudge()
 	h.cfg.Handler.SessionOpened(s)
 	go h.serve(s)
 	return s, nil
+}
+
+// beyond is the inbound session of a key that gives way to one more; nil while there is room. The caller holds mu.
+func (h *Hub) beyond(key identity.PublicKey) (oldest *Session) {
+	most, open := MaxSessionsPerKey, 0
+	if h.cfg.Admission.member(key) {
+		most = MaxSessionsPerMember
+	}
+	for _, s := range h.byKey[key] {
+		if !s.inbound || s.ctx.Err() != nil || s.gaveWay {
+			continue
+		}
+		if open++; oldest == nil {
+			oldest = s
+		}
+	}
+	if open < most {
+		return nil
+	}
+	oldest.gaveWay = true
+	return oldest
 }
 
 // refusedError carries a refusal out of open.

@@ -16,6 +16,8 @@ func TestNumbersOfThePages(t *testing.T) {
 		{"kept for FleetSummary", KeptForFleetSummary, 8},
 		{"a place that another wants", int64(StrangerGrace), int64(3 * time.Second)},
 		{"a place of a network that holds more", int64(StrangerTurn), int64(250 * time.Millisecond)},
+		{"sessions of one key", MaxSessionsPerKey, 8},
+		{"sessions of one member", MaxSessionsPerMember, 32},
 		{"a handshake", int64(HandshakeWithin), int64(5 * time.Second)},
 		{"a first request", int64(FirstRequestWithin), int64(5 * time.Second)},
 		{"bytes of it", FirstRequestCeiling, 4096},

@@ -23,6 +23,7 @@ const (
 	RefuseSourceFull
 	RefuseStrangersFull
 	RefuseSummaryReserve
+	RefuseKeyFull
 	RefuseFirstRequestLate
 	RefuseFirstRequestTooLarge
 	RefuseAnswerLate
@@ -63,6 +64,7 @@ var Refusals = []RefusalRow{
 	{RefuseSourceFull, "source-full", wire.CodeSourceFull, "too many sessions of this network are open", "ask again in a minute, or approve what is waiting there"},
 	{RefuseStrangersFull, "strangers-full", wire.CodeBusy, "too many machines outside the roster are connected", "ask again in a minute"},
 	{RefuseSummaryReserve, "summary-reserve", wire.CodeBusy, "too many machines outside the roster are connected; the rest is kept for FleetSummary", "ask again in a minute"},
+	{RefuseKeyFull, "key-full", 0, "too many sessions of this key are open; the oldest gave way", ""},
 	{RefuseFirstRequestLate, "first-request-late", 0, "no request came in time", ""},
 	{RefuseFirstRequestTooLarge, "first-request-too-large", wire.CodeTooLarge, "the first request of a machine outside the roster is at most 4 KiB", "send Hello first"},
 	{RefuseAnswerLate, "answer-late", 0, "a request was not answered in time", ""},

@@ -13,7 +13,7 @@ var wantRefusals = []struct {
 	code  wire.ErrorCode
 }{
 	{"handshakes-full", 0}, {"handshake-late", 0}, {"tls-version", 0}, {"protocol", 0}, {"no-certificate", 0}, {"certificate-kind", 0}, {"key", 0}, {"handshake", 0},
-	{"source-full", 9}, {"strangers-full", 15}, {"summary-reserve", 15}, {"first-request-late", 0}, {"first-request-too-large", 4}, {"answer-late", 0},
+	{"source-full", 9}, {"strangers-full", 15}, {"summary-reserve", 15}, {"key-full", 0}, {"first-request-late", 0}, {"first-request-too-large", 4}, {"answer-late", 0},
 	{"once-per-connection", 14}, {"streams-full", 15}, {"flood", 0},
 	{"raft-header", 0}, {"raft-cluster", 0}, {"raft-target", 0}, {"raft-source", 0}, {"raft-epoch", 0}, {"raft-roster", 0}, {"raft-backlog", 0}, {"peer-key", 0},
 }

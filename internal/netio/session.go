@@ -37,6 +37,7 @@ type Session struct {
 	dialed  string // endpoint as given, empty of an inbound one
 	inbound bool
 	opened  time.Time
+	gaveWay bool // to a newer one of its key; the hub's
 	mux     *yamux.Session
 	gate    *gate
 	ctx     context.Context // ends with the session

@@ -21,7 +21,8 @@ import (
 // TestStrangersKeepNobodyOut: sessions that are complete, under sound keys that nobody admitted, from as many addresses as it
 // takes to hold every stranger's place many times over, and as many at the consensus port: some silent, the others saying Hello
 // now and then, as keeps a session open, each begun again as soon as it ends. An honest machine that comes meanwhile asks, is
-// admitted and follows, and the learner's sessions and the leader are what they were.
+// admitted and follows, and the learner's sessions and the leader are what they were. And one key that waits holds so many sessions
+// and no more.
 func TestStrangersKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t, 4)
@@ -115,6 +116,22 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	until(t, "no stranger is left", func() (bool, string) {
 		n := a.metrics().of(t, `pace_sessions{kind="stranger"}`)
 		return n == 0, fmt.Sprint(n)
+	})
+	// Who holds a row is bounded by its key: of forty sessions eight are left, and each that gave way is counted.
+	waiting := h.client(t, newKey(200))
+	if ans, code := waiting.enroll(a.endpoint(), wire.EnrollRequest{ID: "waits", Endpoint: h.addr.String() + ":6674", Nonce: [32]byte{1}}); code != 0 || ans.Outcome != wire.OutcomePending {
+		t.Fatalf("%s, %s", code, ans.Outcome)
+	}
+	inbound, full := `pace_sessions{kind="inbound"}`, a.metrics().of(t, refusedSessions(netio.RefuseKeyFull))
+	had := a.metrics().of(t, inbound)
+	const many = 40
+	for range many {
+		waiting.session(a.endpoint())
+	}
+	until(t, "all but eight gave way", func() (bool, string) {
+		m := a.metrics()
+		got, n := m.of(t, refusedSessions(netio.RefuseKeyFull))-full, m.of(t, inbound)-had
+		return got >= many-netio.MaxSessionsPerKey && n <= netio.MaxSessionsPerKey, fmt.Sprintf("%v counted, %v more are open", got, n)
 	})
 	after := a.standing()
 	if after.term != before.term || after.leader != before.leader || after.learners != before.learners+1 {
