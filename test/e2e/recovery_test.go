@@ -285,7 +285,7 @@ func TestCopiedStateBothAlive(t *testing.T) { // field cases P21 and P22
 	used := map[*node]time.Duration{a: a.cpu(), b: b.cpu(), twin: twin.cpu()}
 	until(t, "twenty seconds have passed", func() (bool, string) { return time.Since(began) > 20*time.Second, "" })
 	took := time.Since(began)
-	if n := opened() - sessions; n > int(took/(15*time.Second))+1 {
+	if n := opened() - sessions; n > int(took/(15*time.Second))+2 { // and one at either edge
 		t.Errorf("%d sessions were opened in %s", n, took)
 	}
 	for n, was := range used {
