@@ -55,6 +55,10 @@ func (p *proc) goOnLeaving() {
 			return
 		}
 		_, endpoint, _ := p.leader()
+		if voters := p.view().Voters(); endpoint == "" && len(voters) > 0 {
+			// Whoever was removed is told by nobody who leads: the voters are asked in turn.
+			endpoint = voters[p.h.chance.IntN(len(voters))].Endpoints.FC
+		}
 		p.call(p.w.hostAt(endpoint), stepFor, func(q *proc, send func(func())) {
 			if q.view().Cluster() != cluster || q.view().Epoch() != epoch || !q.leads() {
 				send(again)
