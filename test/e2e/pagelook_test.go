@@ -371,6 +371,16 @@ func TestPageByKeyboardAlone(t *testing.T) {
 	if at := eval[string](b, focused); at != "Approve ivy" || len(d.asked()) > 0 {
 		t.Errorf("after no: the focus is at %q, and the node was asked %q", at, d.asked())
 	}
+	// A question that is put in the moment in which another is closed keeps its words.
+	if got := eval[string](b, `new Promise((done) => {
+		const approve = document.querySelector('button[aria-label="Approve ivy"]'), sure = document.querySelector('#sure');
+		sure.addEventListener('close', () => { const text = sure.textContent; sure.addEventListener('close', () => done(text), {once: true}); sure.close('no'); }, {once: true});
+		approve.click(); sure.close('no'); approve.click();
+	})`); !strings.Contains(got, keyOf(8)) {
+		t.Errorf("the question has become %q", got)
+	}
+	b.waits("that the question is gone", "!document.querySelector('#sure').open")
+	b.waits("where one was before", focused+" === 'Approve ivy'")
 	b.press(kb.Enter)
 	b.shows("#sure", keyOf(8))
 	b.press(kb.Tab)

@@ -160,11 +160,9 @@
     $('sure-key').textContent = key || '';
     $('sure-yes').textContent = yes;
     const d = $('sure');
-    d.returnValue = '';
-    d.onclose = () => {
-      for (const name of ['title', 'text', 'key']) write($('sure-' + name), '');
-      if (d.returnValue === 'yes') act(path, body);
-    };
+    $('sure-yes').onclick = () => { $('sure-yes').onclick = null; act(path, body); };
+    // A close is told a moment later: the next question may be on its way by then.
+    d.onclose = () => { if (!d.open) for (const name of ['title', 'text', 'key']) write($('sure-' + name), ''); };
     d.showModal();
   }
   const button = (text, label, click, strong) => el('button', { type: 'button', 'aria-label': label, click, class: strong ? 'strong' : undefined }, text);
