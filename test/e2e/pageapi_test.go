@@ -200,6 +200,25 @@ func TestPageOnLoopbackIsPrivate(t *testing.T) { // field case P42
 	if _, body := opened.request(http.MethodGet, "/api/v1/audit", ""); !strings.Contains(body, id) {
 		t.Errorf("the audit does not name birch: %s", body)
 	}
+	// Names that only look like this machine's, headers of any size, and a session of an earlier process.
+	for _, host := range []string{"evil.example.", "127.0.0.1.evil.example:6690", "localhost.evil.example", "alder.evil.example:6690"} {
+		if status, _ := opened.request(http.MethodGet, "/api/v1/fleet", "", "Host", host); status != http.StatusForbidden {
+			t.Errorf("under %s: %d", host, status)
+		}
+	}
+	if status, _ := opened.request(http.MethodGet, "/", "", "X-Large", strings.Repeat("x", 32<<10)); status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 32 KiB: %d", status)
+	}
+	a.stop()
+	a.start()
+	a.ready()
+	until(t, "the page is served again", func() (bool, string) {
+		_, err := a.pacectl("dashboard")
+		return err == nil, fmt.Sprint(err)
+	})
+	if status, _ := opened.request(http.MethodPost, "/api/v1/queue/pause", `{}`); status != http.StatusUnauthorized {
+		t.Errorf("a session of an earlier process: %d", status)
+	}
 }
 
 // TestPageIsLive: a machine that asks, is approved and follows is seen on the stream of events, each as it comes.
