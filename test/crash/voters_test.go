@@ -144,7 +144,7 @@ func (p *two) endVoters() error { return errors.Join(p.left(p.b, "voter"), p.lef
 // left is end for a machine that has been a learner and a voter of one fleet: it keeps the store of either, since the term
 // and the vote that it gave outlive a demotion. Its fleet of before is archived once.
 func (p *two) left(v *victim, mode string) error {
-	if err := v.stop(); err != nil {
+	if err := v.rest(); err != nil {
 		return err
 	}
 	if err := v.examine(); err != nil {
