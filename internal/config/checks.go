@@ -49,7 +49,7 @@ var (
 	errID         = errors.New("an id is 1 to 64 of A-Z a-z 0-9 . _ -, as --cluster-status prints it")
 	errAdmit      = errors.New("write it as <id>=<host>:<port>[@<key>], as --cluster-status and --print-identity print it")
 	errSetting    = errors.New("write it as <name>=<value>")
-	errWindow     = errors.New("write a duration above 0, as in 15min, 30m or 24h, or off")
+	errWindow     = errors.New("write a duration above 0 and at most 24h, as in 15min, 30m or 24h, or off")
 	errService    = errors.New("a service's name is 1 to 64 of A-Z a-z 0-9 . _ -, and begins with a letter or digit")
 	errAllow      = errors.New("it is not an address or a network, as in 10.1.2.3, 10.0.0.0/8 or fd00::/8")
 	errAllowAll   = errors.New("that is everybody, as leaving it out is; name the networks that may reach this machine")

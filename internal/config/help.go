@@ -25,7 +25,7 @@ var exitRows = []exitRow{
 const precedenceText = "A flag wins over the environment (PACE_ and the name in upper case, as in PACE_FLEET_SEED), that over what the " +
 	"installer stored (the registry on Windows, /etc/default/pace-node, pace-node.env on macOS), that over the file of --config " +
 	"(YAML, the flag's name with underscores), and that over the default. In the environment and among what the installer stored a " +
-	"list is separated by white space, or by line ends where it has some. Durations are 90s, 15m, 15min, 1h30m, 24h. An unknown key, " +
+	"list is separated by white space, or by line ends where it has some. Durations are 90s, 15m, 15min, 1h30m, 24h, 30d. An unknown key, " +
 	"or a value out of bounds, refuses the start naming file, line and key; in the environment, which other programs share, a name that is no setting is passed over."
 
 // flag is how a row is typed.

@@ -241,14 +241,16 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 }
 
 // One key text in 64 begins with a dash, and a person pastes it as a word. No flag is as long as a key and made of a key's
-// letters only, so such a word is shielded while flags are parsed.
+// letters only, so such a word is shielded while flags are parsed. So is one that begins like a number below zero: no flag
+// of ours is a digit, and the verb says better what it takes.
 const shield = "\x00"
 
 func shieldKeys(args []string) []string {
 	const keyText = 43 // characters of 32 bytes in unpadded base64url
 	out := slices.Clone(args)
 	for i, arg := range beforeDashes(args) {
-		if len(arg) == keyText && arg[0] == '-' && strings.Trim(arg, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == "" {
+		number := len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9'
+		if number || len(arg) == keyText && arg[0] == '-' && strings.Trim(arg, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == "" {
 			out[i] = shield + arg
 		}
 	}

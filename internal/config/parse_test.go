@@ -371,12 +371,13 @@ func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"15min": 15 * time.Minute, "15m": 15 * time.Minute, "24h": 24 * time.Hour, "1h30min": 90 * time.Minute, "1.5min": 90 * time.Second,
 		"10s": 10 * time.Second, "2min30s": 150 * time.Second, "0": 0, "250ms": 250 * time.Millisecond,
+		"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "-1d": -24 * time.Hour,
 	} {
 		if got, err := ParseDuration(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "15", "min", "15 min", "15mins", "1d", "soon", "15minutes"} {
+	for _, text := range []string{"", "15", "min", "15 min", "15mins", "d", "1h1d", "1dd", "1D", "99999999999999999999d", "soon", "15minutes"} {
 		if got, err := ParseDuration(text); !errors.Is(err, ErrDuration) {
 			t.Errorf("%q: %v, %v, want ErrDuration", text, got, err)
 		}

@@ -44,7 +44,7 @@ var WordFlags = []WordFlag{
 	{Name: WordKey, Metavar: "KEY", Of: [][]string{{"release", "sign"}, {"release", "verify"}}, Why: "which needs the release key",
 		Help: "the release key: to sign, the file of the secret one; to verify, the public one or its file", Check: checkPath},
 	{Name: WordStale, Metavar: "DURATION", Of: [][]string{{"member", "stale"}, {"member", "forget"}}, Why: "which are about members that were silent for long",
-		Help: "not heard for so long, such as 720h; with member forget every learner that was not, after a preview", Check: checkSpan},
+		Help: "not heard for so long, such as 720h or 30d; with member forget every learner that was not, after a preview", Check: checkSpan},
 	{Name: WordSince, Metavar: "DURATION", Of: [][]string{{"audit"}}, Why: "which is about what was done",
 		Help: "what was done in the last so long, such as 24h", Check: checkSpan},
 	{Name: WordLimit, Metavar: "NUMBER", Of: [][]string{{"audit"}}, Why: "which may be long",
@@ -104,7 +104,7 @@ func checkCount(s string) error {
 func checkSpan(s string) error {
 	d, err := ParseDuration(s)
 	if err == nil && d < time.Minute {
-		err = fmt.Errorf("a duration of at least a minute, such as 720h")
+		err = fmt.Errorf("a duration of at least a minute, such as 720h or 30d")
 	}
 	return err
 }

@@ -59,6 +59,9 @@ func (r *runner) whose(ctx context.Context, word string, entries []AuditEntry) (
 	if id, err = resolve(word, "the audit", "pacectl audit", machines); err != nil {
 		return "", "", err
 	}
+	if !slices.ContainsFunc(machines, func(m Machine) bool { return m.ID == id }) {
+		return "", "", unknownMachine(word, "the fleet, nor of its audit", "pacectl member list", machines)
+	}
 	for _, m := range s.Members {
 		if m.ID == id {
 			key = m.Key

@@ -35,7 +35,7 @@ func (r *runner) completion(ctx context.Context, args []string) (Printable, erro
 	script, ok := r.scripts[args[0]]
 	if !ok {
 		names := []string{"bash", "zsh", "fish", "powershell"}
-		return nil, usageFailure(didYouMean(args[0], names, "completion ", "pacectl completion bash, or zsh, fish, powershell"), "%q is no shell that there is a completion for", args[0])
+		return nil, usageFailure(nearestOf([]string{"completion", args[0]}, names), "%q is no shell that there is a completion for", args[0])
 	}
 	return &CompletionScript{Shell: args[0], Body: script()}, nil
 }

@@ -78,7 +78,7 @@ func (d *DoctorReport) exit() int {
 	return config.ExitOK
 }
 
-func (d *DoctorReport) remedies() (out []*string) {
+func (d *DoctorReport) commands() (out []*string) {
 	for i := range d.Findings {
 		out = append(out, &d.Findings[i].Remedy)
 	}

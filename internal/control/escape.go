@@ -46,12 +46,18 @@ func Word(s string) string {
 	return escape(s, wordSafe, maxWordShown)
 }
 
-// Sentence returns text that another machine chose as the rest of a line: it
-// keeps its spaces, and nothing in it runs when it is pasted. Placeholders such
-// as <id> become ID, and round brackets square ones, so that our own hints
-// stay readable.
+// Sentence returns a sentence of a node as the rest of a line: it keeps its
+// spaces, and nothing in it runs when it is pasted. Placeholders such as <id>
+// become ID, and round brackets square ones, so that our own hints stay readable;
+// what stands in double quotes is somebody else's and stays as it was chosen.
 func Sentence(s string) string {
-	return escape(plainer(s), sentenceSafe+pathSafe(runtime.GOOS), -1)
+	return Chosen(plainer(s))
+}
+
+// Chosen returns text that a person or another program chose, as the rest of a
+// line: escaped where it could run or end the line, and otherwise as it is.
+func Chosen(s string) string {
+	return escape(s, sentenceSafe+pathSafe(runtime.GOOS), -1)
 }
 
 const arrow = '→'
@@ -88,11 +94,16 @@ func escape(s, safe string, most int) string {
 }
 
 // plainer rewrites the habits of hints, so that they need no escaping: <id> → ID,
-// (…) → […], ` → ', and a semicolon before a space → a comma.
+// (…) → […], ` → ', and a semicolon before a space → a comma. What is quoted, as
+// strconv.Quote does, is left alone.
 func plainer(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
+		case '"':
+			quoted := quotedPart(s[i:])
+			b.WriteString(quoted)
+			i += len(quoted) - 1
 		case '<':
 			if name, ok := placeholder(s[i+1:]); ok {
 				b.WriteString(strings.ToUpper(name))
@@ -117,6 +128,19 @@ func plainer(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// quotedPart is the start of s up to the quote that ends what its first one begins; the quote alone where none does.
+func quotedPart(s string) string {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return s[:i+1]
+		}
+	}
+	return s[:1]
 }
 
 // placeholder returns the name in front of a closing bracket: lowercase letters,

@@ -195,11 +195,17 @@ func (h *HTTP) Close() {
 	h.wait.Wait()
 }
 
+// portOf is the port of host:port, for a person.
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
 // listen opens the address, or raises the condition and returns nil.
 func (h *HTTP) listen() net.Listener {
 	l, err := h.cfg.Listen("tcp", h.cfg.Addr)
 	if err != nil {
-		h.cfg.Board.Raise("admin-endpoint-off", fmt.Sprintf("%s (--admin-listen): %v", h.cfg.Addr, err))
+		h.cfg.Board.Raise("admin-endpoint-off", fmt.Sprintf("%s (--admin-listen): %v", h.cfg.Addr, err), portOf(h.cfg.Addr))
 		return nil
 	}
 	h.mu.Lock()
@@ -272,7 +278,7 @@ func (h *HTTP) run(l net.Listener) {
 	stop := context.AfterFunc(h.ctx, func() { server.Close(); l.Close() })
 	defer stop()
 	if err := h.serve(server, &bounded{l, gate}); err != nil && !errors.Is(err, http.ErrServerClosed) && h.ctx.Err() == nil {
-		h.cfg.Board.Raise("admin-endpoint-off", fmt.Sprintf("%s (--admin-listen): %v", h.cfg.Addr, err))
+		h.cfg.Board.Raise("admin-endpoint-off", fmt.Sprintf("%s (--admin-listen): %v", h.cfg.Addr, err), portOf(h.cfg.Addr))
 	}
 	server.Close()
 	if h.cfg.Page != nil {

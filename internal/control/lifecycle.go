@@ -15,14 +15,6 @@ import (
 // The verbs of a machine's own life in its fleet. They are typed on the machine that they are about, so they go to its own
 // node and follow no redirect.
 
-// here asks this machine's own node. what is said where another machine was named.
-func (r *runner) here(what string) error {
-	if r.cfg.Scheduler != "" {
-		return usageFailure("type it there, without --scheduler", "%s is typed on the machine that it is about", what)
-	}
-	return nil
-}
-
 // hereCluster asks this machine's own node one operation of Cluster.
 func (r *runner) hereCluster(ctx context.Context, req wire.ClusterRequest) (*Done, error) {
 	if err := r.connect(ctx); err != nil {
@@ -53,9 +45,6 @@ func (r *runner) given(args []string) []string {
 }
 
 func (r *runner) leave(ctx context.Context, args []string) (Printable, error) {
-	if err := r.here("fleet leave"); err != nil {
-		return nil, err
-	}
 	s, err := hereStatus[NodeStatus](r, ctx, "node")
 	if err != nil {
 		return nil, err
@@ -82,9 +71,6 @@ func (r *runner) leave(ctx context.Context, args []string) (Printable, error) {
 }
 
 func (r *runner) recover(ctx context.Context, args []string) (Printable, error) {
-	if err := r.here("fleet recover"); err != nil {
-		return nil, err
-	}
 	p, err := hereStatus[RecoverPreview](r, ctx, "recover")
 	if err != nil {
 		return nil, err
@@ -116,9 +102,6 @@ func (p *RecoverPreview) Text() string {
 }
 
 func (r *runner) accept(ctx context.Context, args []string) (Printable, error) {
-	if err := r.here("fleet accept"); err != nil {
-		return nil, err
-	}
 	key, err := identity.ParsePublicKey(args[0])
 	if err != nil {
 		return nil, usageFailure("the key that pacectl node prints on the machine that recovered the fleet", "%v", err)
@@ -149,9 +132,6 @@ func (r *runner) accept(ctx context.Context, args []string) (Printable, error) {
 const backupTries = 5
 
 func (r *runner) backup(ctx context.Context, args []string) (Printable, error) {
-	if err := r.here("fleet backup"); err != nil {
-		return nil, err
-	}
 	if r.deps.Backup == nil || r.deps.Passphrase == nil {
 		return nil, errors.New("this program cannot read the state directory")
 	}
@@ -201,9 +181,6 @@ func (r *runner) founderState(ctx context.Context) (FounderState, error) {
 }
 
 func (r *runner) restore(ctx context.Context, args []string) (Printable, error) {
-	if err := r.here("fleet restore"); err != nil {
-		return nil, err
-	}
 	if r.deps.Restore == nil || r.deps.Passphrase == nil {
 		return nil, errors.New("this program cannot write the state directory")
 	}
@@ -238,7 +215,7 @@ func (r *runner) staleList(ctx context.Context) (StaleList, error) {
 	if text, ok := r.flags[config.WordStale]; ok {
 		var err error
 		if d, err = config.ParseDuration(text); err != nil {
-			return StaleList{}, usageFailure("a duration such as 720h", "%v", err)
+			return StaleList{}, usageFailure("a duration such as 720h or 30d", "%q is %v", text, err)
 		}
 	}
 	return ask[StaleList](ctx, r.call, wire.VerbStatus, wire.StatusRequest{What: "stale", ForMS: d.Milliseconds()})

@@ -326,7 +326,11 @@ func TestMutationCauseRemedies(t *testing.T) {
 // TestMutationSystemRemedies: where another system than Linux types something else, its own words are given, and only for a
 // condition of the table whose places they fill.
 func TestMutationSystemRemedies(t *testing.T) {
+	const another = ", or give the node another port: "
 	want := map[string]string{
+		"admin-endpoint-off windows":         "netstat -abno -p TCP # stop the program that has port {port}" + another + "pace-node --install-service --admin-listen=127.0.0.1:6691",
+		"admin-endpoint-off darwin":          "sudo lsof -nP -iTCP:{port} -sTCP:LISTEN # stop the program that it shows" + another + "sudo pace-node --install-service --admin-listen=127.0.0.1:6691",
+		"discovery-no-interface windows":     "pace-node --install-service --fleet-seed=HOST # finds the fleet without beacons, and a node that was started by hand takes the flag itself",
 		"clock-skewed windows":               "w32tm /resync",
 		"clock-skewed darwin":                "sudo sntp -sS time.apple.com",
 		"peers-never-authenticated windows":  `netsh advfirewall firewall add rule name="pace-node answers" dir=in action=allow protocol=UDP localport={port}`,

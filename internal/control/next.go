@@ -47,7 +47,7 @@ func nextCommand(f *Failure, call config.VerbCall) string {
 	if f.Remedy == "" {
 		return next
 	}
-	return strings.TrimRight(f.Remedy, ".") + "; " + next
+	return strings.TrimRight(f.Remedy, ".") + ". " + next // a sentence of its own: what comes before may be a list
 }
 
 // helpCommand is the help of what was typed: of the verb where there is one, else of all.

@@ -87,7 +87,7 @@ func (r *runner) releaseNew(_ context.Context, args []string) (Printable, error)
 func (r *runner) releaseSign(_ context.Context, args []string) (Printable, error) {
 	file := r.flags[config.WordKey]
 	if file == "" {
-		return nil, usageFailure("give --key=FILE; pacectl release key FILE, or minisign -G, makes one", "a release is signed with the release key")
+		return nil, usageFailure("give --key=FILE. pacectl release key FILE, or minisign -G, makes one", "a release is signed with the release key")
 	}
 	text, err := readKey(file)
 	if err != nil {

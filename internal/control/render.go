@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +58,10 @@ func (d *EnrollList) finish() {
 // marks.
 func (d *EnrollList) Text() string {
 	d.finish()
+	return d.words()
+}
+
+func (d *EnrollList) words() string {
 	var l lines
 	if d.Window.Armed {
 		l.add("enrollment: auto-approve (%d min left)", minutesLeft(d.Window.LeftMS))
@@ -144,54 +147,6 @@ func leaderText(m *Machine) string {
 	return Word(m.ID) + " " + Word(m.Name)
 }
 
-func (m *MemberStatus) finish() {
-	m.Admit = ""
-	if m.Role == "learner" {
-		host, port := m.futureRaft()
-		m.Admit = AdmitCommand(m.ID, host, port, m.Key)
-	}
-}
-
-// raft is the consensus endpoint as it is shown: a learner's is where it would open one.
-func (m *MemberStatus) raft() string {
-	host, port := m.futureRaft()
-	if m.Role != "learner" || host == "" {
-		return m.Endpoints.Raft
-	}
-	return host + ":" + strconv.Itoa(port)
-}
-
-// futureRaft is where a learner would open its consensus endpoint: where it announced, else at its 0xFC endpoint's host.
-// The admit line and the column show the same.
-func (m *MemberStatus) futureRaft() (host string, port int) {
-	if host = hostOf(m.Endpoints.Raft); host != "" {
-		if port, err := strconv.Atoi(m.Endpoints.Raft[len(host)+1:]); err == nil {
-			return host, port
-		}
-	}
-	return hostOf(m.Endpoints.FC), cmp.Or(m.RaftPort, DefaultRaftPort)
-}
-
-func (m *MemberStatus) heardText() string {
-	switch {
-	case m.Self:
-		return "self"
-	case !m.Arrived && m.AdmittedMS >= neverArrivedAfter.Milliseconds():
-		return "never arrived"
-	}
-	return heard(m.HeardMS)
-}
-
-// line is: id, name, role, platform, version, provisioning, endpoint, consensus
-// endpoint, last heard.
-func (m *MemberStatus) line(l *lines) {
-	provisioning, _, _ := strings.Cut(m.Provisioning, ":") // what comes behind is for member show
-	l.words(Word(m.ID), Word(m.Name), Word(m.Role), Word(m.Platform), Word(m.Version), Word(provisioning), Word(m.Endpoints.FC), Word(m.raft()), m.heardText())
-	if m.Admit != "" {
-		l.words("admit", m.Admit)
-	}
-}
-
 func (d *ClusterStatus) finish() {
 	d.V = DocumentVersion
 	d.Members = orEmpty(d.Members)
@@ -214,6 +169,10 @@ func orEmpty[T any](s []T) []T {
 // settings, then conditions.
 func (d *ClusterStatus) Text() string {
 	d.finish()
+	return d.words()
+}
+
+func (d *ClusterStatus) words() string {
 	var l lines
 	l.add("fleet %s age %s leader %s revision %d", Word(d.Cluster), span(d.AgeMS), leaderID(d.Leader), d.View.Revision)
 	l.add("view %s", viewText(d.View))
@@ -265,7 +224,7 @@ func conditionLines(l *lines, raised []ConditionStatus) {
 
 // remedyCommands are the programs that a remedy may begin with. A line "remedy" is
 // there to be pasted, so what begins otherwise is a "note".
-var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl ", "df ", "ls ", "dir ", "w32tm ", "netsh ", "sudo "}
+var remedyCommands = []string{"pace-node ", "pacectl ", "timedatectl ", "df ", "ls ", "dir ", "w32tm ", "netsh ", "netstat ", "sudo "}
 
 func remedyName(remedy string) string {
 	for _, c := range remedyCommands {
@@ -279,9 +238,6 @@ func remedyName(remedy string) string {
 func conditionText(c ConditionStatus) string {
 	return fmt.Sprintf("%s %s since %s: %s", Word(c.Severity), Word(c.ID), span(c.SinceMS), Sentence(c.Detail))
 }
-
-func (d *NodeStatus) remedies() []*string    { return remediesOf(d.Conditions) }
-func (d *ClusterStatus) remedies() []*string { return remediesOf(d.Conditions) }
 
 func (d *NodeStatus) finish() {
 	d.V = DocumentVersion
@@ -409,7 +365,7 @@ func (d *AuditList) Text() string {
 		l.add("note: %s left out", countText(d.LeftOut, "entry is", "entries are"))
 	}
 	for _, e := range d.Entries {
-		l.words(date(e.At), strconv.FormatUint(e.Revision, 10), Word(e.Did), Word(e.By), Sentence(e.What))
+		l.words(date(e.At), strconv.FormatUint(e.Revision, 10), Word(e.Did), Word(e.By), Chosen(e.What))
 	}
 	return trimLines(l.String())
 }
@@ -526,69 +482,9 @@ func (d *HelperRun) Text() string {
 func oneLine(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
-		return Sentence(string(raw))
+		return Chosen(string(raw))
 	}
 	return string(quietJSON(b.Bytes()))
-}
-
-func (d *MemberList) finish() {
-	d.V = DocumentVersion
-	d.Members = orEmpty(d.Members)
-	for i := range d.Members {
-		d.Members[i].finish()
-	}
-}
-
-// Text is a line a member, as in the fleet's status.
-func (d *MemberList) Text() string {
-	d.finish()
-	var l lines
-	l.add("view %s", viewText(d.View))
-	for i := range d.Members {
-		d.Members[i].line(&l)
-	}
-	return l.String()
-}
-
-func (d *MemberShow) finish() {
-	d.V = DocumentVersion
-	d.Member.finish()
-}
-
-// Text is "name  value" lines.
-func (d *MemberShow) Text() string {
-	d.finish()
-	var l lines
-	m := &d.Member
-	say := func(name, value string) { l.add("%s  %s", name, value) }
-	say("id", Word(m.ID))
-	say("name", Word(m.Name))
-	say("role", Word(m.Role))
-	say("key", Word(m.Key))
-	say("platform", Word(m.Platform))
-	say("version", Word(m.Version))
-	say("provisioning", orText(Sentence(m.Provisioning), nothing))
-	say("endpoint", Word(m.Endpoints.FC))
-	say("consensus-endpoint", Word(m.raft()))
-	say("last-heard", m.heardText())
-	say("admitted", date(m.Admitted))
-	say("admitted-by", Word(m.AdmittedBy))
-	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
-		say("label", Word(k)+"="+Word(m.Labels[k]))
-	}
-	say("view", viewText(d.View))
-	if m.Admit != "" {
-		say("admit", m.Admit)
-	}
-	return l.String()
-}
-
-// RaftEndpoint is where a machine's consensus endpoint is, or would be; "" while it has not said where it is.
-func (m *MemberStatus) RaftEndpoint() string {
-	if m.Endpoints.FC == "" && m.Endpoints.Raft == "" {
-		return ""
-	}
-	return m.raft()
 }
 
 // Encode is a document as it is shown: filled in, and one line of JSON that is safe to paste and to show.

@@ -157,12 +157,7 @@ func Run(ctx context.Context, call config.VerbCall, cfg config.Config, stdout, s
 		return config.ExitOK // it has written what there was
 	}
 	if err == nil {
-		if d, ok := doc.(remedied); ok && cfg.Typed["state-dir"] == config.OriginFlag {
-			for _, remedy := range d.remedies() {
-				*remedy = addFlag(*remedy, "--state-dir="+cfg.StateDir)
-			}
-		}
-		if err = write(stdout, doc, cfg.JSON); err == nil {
+		if err = write(stdout, doc, cfg.JSON, reachOf(&cfg)); err == nil {
 			if d, ok := doc.(interface{ exit() int }); ok {
 				return d.exit()
 			}
@@ -209,46 +204,22 @@ func printFailure(f *Failure, asJSON, tool bool, stdout, stderr io.Writer) int {
 }
 
 // Print prints the document of a verb that needs no node, the way Run prints a verb's.
-func Print(doc Printable, asJSON bool, stdout io.Writer) error { return write(stdout, doc, asJSON) }
+func Print(doc Printable, asJSON bool, stdout io.Writer) error {
+	return write(stdout, doc, asJSON, reach{})
+}
 
 func remedyLine(s string) string { return "remedy: " + Sentence(s) }
 
-// remedied is a document that shows conditions.
-type remedied interface{ remedies() []*string }
-
-func remediesOf(raised []ConditionStatus) (out []*string) {
-	for i := range raised {
-		out = append(out, &raised[i].Remedy)
-	}
-	return out
-}
-
-// addFlag makes a remedy reach the node that was asked: one that was named by a flag is not the one that it means without. What
-// is to be typed on another machine stays as it is.
-func addFlag(remedy, flag string) string {
-	if !Pasteable(strings.TrimLeft(flag, "-")) {
-		return remedy
-	}
-	command, after, explained := strings.Cut(remedy, " # ")
-	program, _, _ := strings.Cut(strings.TrimPrefix(command, "sudo "), " ")
-	elsewhere := strings.HasPrefix(after, "on a ") || strings.HasPrefix(after, "on that machine")
-	if program != "pace-node" && program != "pacectl" || strings.Contains(command, "--state-dir") || elsewhere {
-		return remedy
-	}
-	if command += " " + flag; explained {
-		command += " # " + after
-	}
-	return command
-}
-
 // write prints a document.
-func write(w io.Writer, doc Printable, asJSON bool) error {
+func write(w io.Writer, doc Printable, asJSON bool, at reach) error {
+	at.fill(doc)
 	if !asJSON {
-		_, err := io.WriteString(w, doc.Text())
+		text := doc.Text
+		if d, ok := doc.(worded); ok {
+			text = d.words
+		}
+		_, err := io.WriteString(w, text())
 		return err
-	}
-	if f, ok := doc.(finisher); ok {
-		f.finish()
 	}
 	b, err := marshal(doc)
 	if err != nil {
@@ -267,12 +238,18 @@ func (r *runner) do(ctx context.Context, call config.VerbCall) (Printable, error
 				if v.most != 0 {
 					args = []string{call.Arg}
 				}
+				if err := r.here(&v, []string{"--" + v.flag}); err != nil {
+					return nil, err
+				}
 				return v.run(r, ctx, args)
 			}
 		}
 		return nil, usageFailure("pace-node --help lists them", "--%s is no verb", call.Name)
 	}
 	v, args, err := findWords(call.Words)
+	if err == nil {
+		err = r.here(&v, call.Words)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -304,11 +281,11 @@ func findWords(words []string) (verb, []string, error) {
 	}
 	switch {
 	case group == nil:
-		return verb{}, nil, usageFailure(didYouMean(words[0], firstWords(), "", "one of: "+strings.Join(firstWords(), ", ")), "%q is no word of pacectl", words[0])
+		return verb{}, nil, usageFailure(didYouMean(words, 0, firstWords()), "%q is no word of pacectl", words[0])
 	case len(words) == 1:
 		return verb{}, nil, usageFailure("one of: "+strings.Join(group, ", "), "pacectl %s needs another word", words[0])
 	}
-	return verb{}, nil, usageFailure(didYouMean(words[1], group, words[0]+" ", "one of: "+strings.Join(group, ", ")), "%q is no word of pacectl %s", words[1], words[0])
+	return verb{}, nil, usageFailure(didYouMean(words, 1, group), "%q is no word of pacectl %s", words[1], words[0])
 }
 
 func counted(v verb, args []string) (verb, []string, error) {
@@ -325,11 +302,22 @@ func argsText(v verb) string {
 	return strings.ReplaceAll(v.args, "|", " or ")
 }
 
-func didYouMean(word string, candidates []string, before, otherwise string) string {
-	if n := nearest(word, candidates); n != "" {
-		return "did you mean: pacectl " + before + n + "?"
+// didYouMean is the remedy where one of the words is none of the candidates.
+func didYouMean(words []string, at int, candidates []string) string {
+	if nearest(words[at], candidates) == "" {
+		if m := meant(words); m != "" {
+			return m
+		}
 	}
-	return otherwise
+	return nearestOf(words[:at+1], candidates)
+}
+
+func nearestOf(words, candidates []string) string {
+	last := len(words) - 1
+	if n := nearest(words[last], candidates); n != "" {
+		return "did you mean: " + strings.Join(append(append([]string{"pacectl"}, words[:last]...), n), " ") + "?"
+	}
+	return "one of: " + strings.Join(candidates, ", ")
 }
 
 func firstWords() []string {

@@ -447,7 +447,7 @@ func TestToolHelp(t *testing.T) {
 func TestPrintFailure(t *testing.T) {
 	var out, errs bytes.Buffer
 	err := &config.RefusedError{Where: "the command line", Key: "--listen", Why: "no port", Remedy: "say [host]:port"}
-	if exit := PrintFailure(err, false, false, &out, &errs); exit != 78 || out.Len() != 0 || !strings.HasPrefix(errs.String(), "pace-node: the command line: --listen: no port") || !strings.HasSuffix(errs.String(), "\nremedy: say [host]:port, pace-node --help lists every setting\n") {
+	if exit := PrintFailure(err, false, false, &out, &errs); exit != 78 || out.Len() != 0 || !strings.HasPrefix(errs.String(), "pace-node: the command line: --listen: no port") || !strings.HasSuffix(errs.String(), "\nremedy: say [host]:port. pace-node --help lists every setting\n") {
 		t.Errorf("%d %q %q", exit, &out, &errs)
 	}
 	if strings.Count(errs.String(), "say [host]:port") != 1 {
@@ -455,7 +455,7 @@ func TestPrintFailure(t *testing.T) {
 	}
 	out.Reset()
 	errs.Reset()
-	if exit := PrintFailure(&inUse{}, false, true, &out, &errs); exit != 1 || errs.String() != "pacectl: it is in use\nremedy: stop the other one, pacectl doctor looks for what is wrong on this machine\n" {
+	if exit := PrintFailure(&inUse{}, false, true, &out, &errs); exit != 1 || errs.String() != "pacectl: it is in use\nremedy: stop the other one. pacectl doctor looks for what is wrong on this machine\n" {
 		t.Errorf("an error that knows its remedy: %d %q", exit, &errs)
 	}
 	errs.Reset()
@@ -492,14 +492,14 @@ func TestRemediesHaveTheStateDirectory(t *testing.T) {
 			t.Errorf("%q: %q, want %q", c.remedy, got, c.want)
 		}
 	}
-	remedies := map[string]remedied{
+	remedies := map[string]pasted{
 		"node":   &NodeStatus{Conditions: []ConditionStatus{{Remedy: "pacectl node"}}},
 		"fleet":  &ClusterStatus{Conditions: []ConditionStatus{{Remedy: "pacectl node"}}},
 		"watch":  &WatchStatus{Conditions: []ConditionStatus{{Remedy: "pacectl node"}}},
 		"doctor": &DoctorReport{Findings: []DoctorFinding{{Remedy: "pacectl node"}}},
 	}
 	for name, d := range remedies {
-		if got := d.remedies(); len(got) != 1 || *got[0] != "pacectl node" {
+		if got := d.commands(); len(got) != 1 || *got[0] != "pacectl node" {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -265,7 +265,7 @@ func eventPart(events []Event) part {
 		case e.ID != "":
 			columns = append(columns, column{short(e.ID), nameColumn})
 		}
-		p.rows = append(p.rows, row{columnsOf(append(columns, column{Sentence(e.Detail), 0})...), eventTone(e)})
+		p.rows = append(p.rows, row{columnsOf(append(columns, column{e.detail(), 0})...), eventTone(e)})
 	}
 	return p
 }

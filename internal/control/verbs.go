@@ -200,12 +200,13 @@ func (r *runner) enrollWindow(ctx context.Context, args []string) (Printable, er
 	if args[0] == "off" {
 		return r.enroll(ctx, wire.ControlWindowOff, nil)
 	}
+	const example = "pacectl enroll window 15m, at most 24h; pacectl enroll window off closes it"
 	d, err := config.ParseDuration(args[0])
-	if err != nil {
-		return nil, usageFailure("a duration such as 15m or 15min, at most 24h, or off", "%v", err)
-	}
-	if d <= 0 {
-		return nil, usageFailure("a duration such as 15m, at most 24h, or off", "a window of %s is none", args[0])
+	switch {
+	case err != nil:
+		return nil, usageFailure(example, "%q is %v", args[0], err)
+	case d <= 0:
+		return nil, usageFailure(example, "a window of %s is none", args[0])
 	}
 	seconds := (d + time.Second - 1) / time.Second // rounded up: half a second is a window too
 	return r.enroll(ctx, wire.ControlWindow, strconv.AppendInt(nil, int64(seconds), 10))
@@ -315,11 +316,19 @@ func (r *runner) admit(ctx context.Context, args []string) (Printable, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := status[ClusterStatus](r, ctx, "cluster")
+	if err != nil {
+		return nil, err
+	}
 	id := word
-	if key == "" {
-		id, err = r.memberID(ctx, word)
-	} else if !wire.ValidID(id) {
-		err = usageFailure("ID=HOST:PORT[@KEY]", "%q is no id", id)
+	switch {
+	case key == "" && r.tool:
+		id, err = resolve(word, "the fleet", "pacectl member list", machinesOf(s.Members))
+	case !wire.ValidID(id):
+		err = usageFailure("ID=HOST:PORT[@KEY]", "%q is no id: an id is 1 to 64 of A-Z a-z 0-9 . _ -", id)
+	}
+	if err == nil {
+		err = judgeSeat(id, endpoint, s.Members)
 	}
 	if err != nil {
 		return nil, err
@@ -421,9 +430,17 @@ func (r *runner) forget(ctx context.Context, args []string) (Printable, error) {
 func (r *runner) set(ctx context.Context, args []string) (Printable, error) {
 	name, value, ok := strings.Cut(args[0], "=")
 	if !ok || name == "" {
-		return nil, usageFailure("NAME=VALUE; pacectl fleet status lists the settings", "%q sets nothing", args[0])
+		return nil, usageFailure("pacectl fleet set NAME=VALUE; pacectl fleet status lists the settings", "%q sets nothing", args[0])
 	}
-	return r.cluster(ctx, wire.ClusterRequest{Op: "set", Name: name, Value: value})
+	d, err := r.cluster(ctx, wire.ClusterRequest{Op: "set", Name: name, Value: value})
+	var refused *wire.Error
+	if errors.As(err, &refused) && refused.Code == wire.CodeRefusedByRule {
+		return nil, settingFailure(err, name, knownSettings(status[ClusterStatus](r, ctx, "cluster")))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 func queueAsk[T any](r *runner, ctx context.Context, op, id, reason string) (T, error) {

@@ -186,7 +186,7 @@ func TestEveryFailureNamesTheNextCommand(t *testing.T) {
 		}
 	}
 	f := usageFailure("a duration such as 15m", "no duration")
-	if got := nextCommand(f, words("enroll", "window", "soon")); got != "a duration such as 15m; pacectl help enroll window shows how it is typed" {
+	if got := nextCommand(f, words("enroll", "window", "soon")); got != "a duration such as 15m. pacectl help enroll window shows how it is typed" {
 		t.Errorf("%q", got)
 	}
 }

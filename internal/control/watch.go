@@ -106,7 +106,15 @@ func (w *watched) keep(fresh []Event) {
 
 // line is: date, kind, what, id, name, severity, detail.
 func (e *Event) line(l *lines) {
-	l.words(date(e.At), Word(e.Kind), Word(e.What), Word(e.ID), Word(e.Name), Word(e.Severity), orText(Sentence(e.Detail), nothing))
+	l.words(date(e.At), Word(e.Kind), Word(e.What), Word(e.ID), Word(e.Name), Word(e.Severity), orText(e.detail(), nothing))
+}
+
+// detail is an event's as it is shown: of the fleet's record it is what a person typed, or a machine's word.
+func (e *Event) detail() string {
+	if e.Kind == EventFleet {
+		return Chosen(e.Detail)
+	}
+	return Sentence(e.Detail)
 }
 
 func (d *WatchStatus) finish() {
@@ -130,8 +138,6 @@ func (d *WatchStatus) Text() string {
 	return l.String()
 }
 
-func (d *WatchStatus) remedies() []*string { return remediesOf(d.Conditions) }
-
 // look asks for one picture. It waits for no election: what is known meanwhile is shown.
 func (r *runner) look(ctx context.Context, after uint64) (WatchStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
@@ -141,6 +147,7 @@ func (r *runner) look(ctx context.Context, after uint64) (WatchStatus, error) {
 		return b, err
 	}
 	d, err := ask[WatchStatus](ctx, once, wire.VerbStatus, wire.StatusRequest{What: "watch", After: after})
+	reachOf(&r.cfg).fill(&d)
 	if err != nil && r.client != nil {
 		r.client.Close() // whoever was asked last may be gone: the next question begins with the first one
 		r.client = nil

@@ -48,15 +48,24 @@ func judgeInterfaces(f *Facts) []Finding {
 	switch {
 	case len(used)+len(virtual) == 0:
 		return []Finding{found(Problem, "no network interface can carry a beacon, which needs IPv4 with a broadcast address: "+strings.Join(passed, ", "),
-			"pace-node --check-arguments --fleet-seed=HOST # a seed finds the fleet without beacons; or give an interface an IPv4 address")}
+			keeps(f.OS, "fleet-seed=HOST", "a seed finds the fleet without beacons; or give an interface an IPv4 address"))}
 	case len(used) == 0 && spare != "":
 		return []Finding{found(Problem, "beacons leave by "+strings.Join(virtual, ", ")+" alone, a bridge or adapter of containers or virtual machines, which no other machine hears: "+strings.Join(passed, ", "),
-			"pace-node --check-arguments --discovery-interface={interface} # once it has an IPv4 address", spare)}
+			keeps(f.OS, "discovery-interface={interface}", "once it has an IPv4 address"), spare)}
 	case len(used) == 0:
 		return []Finding{found(Problem, "beacons leave by "+strings.Join(virtual, ", ")+" alone, a bridge or adapter of containers or virtual machines, which no other machine hears",
 			"pacectl node # see the interfaces; give the one to the other machines an IPv4 address, or name it with --discovery-interface")}
 	}
 	return []Finding{well("beacons leave by " + strings.Join(append(used, virtual...), ", "))}
+}
+
+// keeps is the command that gives the service a setting and starts it anew, and what to know about that.
+func keeps(os, setting, about string) string {
+	command := "sudo pace-node --install-service --"
+	if os == "windows" {
+		command = "pace-node --install-service --"
+	}
+	return command + setting + " # " + about + ". A node that was started by hand takes the flag itself"
 }
 
 // judgeNetmask compares where other machines' beacons go with where this machine takes its own broadcast address to be.
@@ -172,7 +181,7 @@ func last(p netip.Prefix) netip.Addr {
 // judgeSegment asks whether anybody is heard.
 func judgeSegment(f *Facts) []Finding {
 	n := f.Node
-	const seed = "pace-node --check-arguments --fleet-seed=HOST # HOST is a machine of the fleet: set it, and beacons are not needed"
+	seed := keeps(f.OS, "fleet-seed=HOST", "HOST is a machine of the fleet, and beacons are not needed then")
 	switch {
 	case f.Unreachable != "" && f.OS == "darwin" && f.GatewayAnswers:
 		return []Finding{found(Problem, "what this machine sends to its own network fails as if there were no route, while its gateway answers: macOS withholds the permission for the local network, which only the daemon of root has unasked",
@@ -378,7 +387,7 @@ func judgeNAT(f *Facts) []Finding {
 		}
 		if !own {
 			return []Finding{found(Warning, "this machine is behind address translation: "+s.Address+" sees it as "+a.String()+", which is no address of its own. It works as a learner, which connects by itself; nobody reaches it by what it advertises",
-				"pace-node --check-arguments --advertise={address}:6674 # and forward tcp 6674 there to this machine, and 6680 before it votes", a.String())}
+				keeps(f.OS, "advertise={address}:6674", "and forward tcp 6674 there to this machine, and 6680 before it votes"), a.String())}
 		}
 	}
 	if !told {

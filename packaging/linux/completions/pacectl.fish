@@ -55,6 +55,6 @@ complete -c pacectl -l force -d 'go alone, without asking the fleet, which still
 complete -c pacectl -l yes -x -d 'the fleet'\''s id, given back without being asked for it: for scripts'
 complete -c pacectl -l passphrase-file -r -F -d 'the file whose one line is the passphrase, - for stdin; never the passphrase itself'
 complete -c pacectl -l key -x -d 'the release key: to sign, the file of the secret one; to verify, the public one or its file'
-complete -c pacectl -l stale-for -x -d 'not heard for so long, such as 720h; with member forget every learner that was not, after a preview'
+complete -c pacectl -l stale-for -x -d 'not heard for so long, such as 720h or 30d; with member forget every learner that was not, after a preview'
 complete -c pacectl -l since -x -d 'what was done in the last so long, such as 24h'
 complete -c pacectl -l limit -x -d 'the newest so many'
