@@ -50,6 +50,32 @@ const (
 type row struct {
 	text string // escaped, without a line end
 	tone tone
+	// joined: it goes on where the row before ended, at the terminal's edge. The terminal wraps there by itself, so that who
+	// copies the two has one line.
+	joined bool
+	full   bool // it is not cut, though it reaches the edge
+}
+
+func toned(text string, t tone) row { return row{text: text, tone: t} }
+
+// whole is a text that must not be cut, in as many rows as it needs.
+func whole(text string, columns int) []row {
+	if width(text) < columns {
+		return []row{{text: text}}
+	}
+	var out []row
+	for text != "" {
+		used, at := 0, len(text)
+		for i, r := range text {
+			if used += runeWidth(r); used > columns {
+				at = i
+				break
+			}
+		}
+		out = append(out, row{text: text[:at], joined: len(out) > 0, full: true})
+		text = text[at:]
+	}
+	return out
 }
 
 // screen draws pictures over one another.
@@ -73,12 +99,21 @@ func (s *screen) draw(w *watched, now time.Time) error {
 	}
 	var b strings.Builder
 	b.WriteString(toHome)
-	for i, r := range picture(w, now, max(columns, leastColumns), max(rows, leastRows)) {
-		if i > 0 {
+	columns = max(columns, leastColumns)
+	all := picture(w, now, columns, max(rows, leastRows))
+	for i, r := range all {
+		if i > 0 && !r.joined {
 			b.WriteString("\r\n")
 		}
+		if r.full { // as it is; clearing behind a full row would take its last letter away
+			b.WriteString(r.text)
+			if width(r.text) < columns {
+				b.WriteString(clearEnd)
+			}
+			continue
+		}
 		// The last column stays free: a terminal that is there wraps, and clearing to the end would take the letter away.
-		text := cutTo(r.text, max(columns, leastColumns)-1)
+		text := cutTo(r.text, columns-1)
 		if c := colours[r.tone]; s.term.Colour && c != "" {
 			text = c + text + plain
 		}
@@ -100,26 +135,26 @@ type part struct {
 // picture is what a terminal of that size shows. Whatever has no room is counted.
 func picture(w *watched, now time.Time, columns, rows int) []row {
 	d := &w.doc
-	out := []row{{fmt.Sprintf("fleet %s  leader %s  revision %d", Word(d.Cluster), machineText(d.Leader), d.View.Revision), toneHead}}
-	state := row{"seen from " + machineText(&d.Node) + ": " + viewText(d.View), tonePlain}
+	out := []row{toned(fmt.Sprintf("fleet %s  leader %s  revision %d", Word(d.Cluster), machineText(d.Leader), d.View.Revision), toneHead)}
+	state := row{text: "seen from " + machineText(&d.Node) + ": " + viewText(d.View), tone: tonePlain}
 	switch {
 	case w.failed != nil:
-		state = row{fmt.Sprintf("SILENT since %s: this is what was so then: %s", span(now.Sub(w.at).Milliseconds()), Sentence(w.failed.Reason)), toneAlert}
+		state = toned(fmt.Sprintf("SILENT since %s: this is what was so then: %s", span(now.Sub(w.at).Milliseconds()), Sentence(w.failed.Reason)), toneAlert)
 	case d.View.LeaderSilentMS > 0:
 		state.tone = toneAlert
 	}
 	out = append(out, state)
 	if d.View.VotersTotal > 1 {
-		r := row{fmt.Sprintf("voters %d of %d heard", d.View.VotersHeard, d.View.VotersTotal), tonePlain}
+		r := toned(fmt.Sprintf("voters %d of %d heard", d.View.VotersHeard, d.View.VotersTotal), tonePlain)
 		if d.View.VotersHeard < d.View.VotersTotal {
 			r.tone = toneWarning
 		}
 		out = append(out, r)
 	}
 	if d.Partial != "" {
-		out = append(out, row{"note: " + Sentence(d.Partial), toneNotice})
+		out = append(out, row{text: "note: " + Sentence(d.Partial), tone: toneNotice})
 	}
-	parts := []part{conditionPart(d), waitingPart(d), queuePart(d), memberPart(d), eventPart(w.events)}
+	parts := []part{conditionPart(d, columns), waitingPart(d), queuePart(d), memberPart(d), eventPart(w.events)}
 	left := rows - len(out)
 	for i := range parts {
 		if parts[i].head.text != "" {
@@ -131,15 +166,24 @@ func picture(w *watched, now time.Time, columns, rows int) []row {
 		if p.head.text == "" {
 			continue
 		}
-		shown := p.rows[:min(room, len(p.rows))]
+		shown := upTo(p.rows, room)
 		if p.last {
 			shown = p.rows[len(p.rows)-len(shown):]
-		} else if hidden := len(p.rows) - len(shown); hidden > 0 {
+		} else if hidden := lineCount(p.rows[len(shown):]); hidden > 0 {
 			p.head.text += fmt.Sprintf("  (%d more)", hidden)
 		}
 		out = append(append(out, p.head), shown...)
 	}
-	return out[:min(len(out), rows)]
+	return upTo(out, rows)
+}
+
+// upTo returns at most n rows, and no part of a line that has more: half of a line to paste is worse than none.
+func upTo(rows []row, n int) []row {
+	n = min(max(n, 0), len(rows))
+	for n > 0 && n < len(rows) && rows[n].joined {
+		n--
+	}
+	return rows[:n]
 }
 
 // shared gives each part its room: each its share, and what one does not need to the others in their order.
@@ -158,16 +202,26 @@ func shared(parts []part, left int) []int {
 	return room
 }
 
-func conditionPart(d *WatchStatus) part {
-	p := part{share: 2}
+// lineCount counts lines, of which each may have several rows.
+func lineCount(rows []row) (n int) {
+	for _, r := range rows {
+		if !r.joined {
+			n++
+		}
+	}
+	return n
+}
+
+func conditionPart(d *WatchStatus, columns int) part {
+	p := part{share: 4} // more than the others: it is what a person is to do
 	if len(d.Conditions) == 0 {
 		return p
 	}
-	p.head = row{"CONDITIONS", toneHead}
+	p.head = row{text: "CONDITIONS", tone: toneHead}
 	for _, c := range d.Conditions {
-		p.rows = append(p.rows, row{conditionText(c), severityTone(c.Severity)})
+		p.rows = append(p.rows, toned(conditionText(c), severityTone(c.Severity)))
 		if c.Remedy != "" {
-			p.rows = append(p.rows, row{"  " + remedyName(c.Remedy) + " " + Sentence(c.Remedy), tonePlain})
+			p.rows = append(p.rows, whole("  "+remedyName(c.Remedy)+" "+Sentence(c.Remedy), columns)...)
 		}
 	}
 	return p
@@ -182,10 +236,10 @@ func waitingPart(d *WatchStatus) part {
 	if len(d.Waiting) == 0 && armed == "" {
 		return p
 	}
-	p.head = row{countText(len(d.Waiting), "machine waits", "machines wait") + armed + "  (pacectl enroll list)", toneHead}
+	p.head = toned(countText(len(d.Waiting), "machine waits", "machines wait")+armed+"  (pacectl enroll list)", toneHead)
 	for _, r := range d.Waiting {
-		p.rows = append(p.rows, row{columnsOf(column{Word(r.Name), nameColumn}, column{short(r.ID), shortID}, column{span(r.AgeMS), 6}, column{Word(r.Source), 0}), toneWarning},
-			row{"  key " + Word(r.Key), tonePlain})
+		p.rows = append(p.rows, toned(columnsOf(column{Word(r.Name), nameColumn}, column{short(r.ID), shortID}, column{span(r.AgeMS), 6}, column{Word(r.Source), 0}), toneWarning),
+			row{text: "  key " + Word(r.Key), tone: tonePlain})
 	}
 	return p
 }
@@ -205,7 +259,7 @@ func queuePart(d *WatchStatus) part {
 	if len(counts) > 0 {
 		text += "  " + strings.Join(counts, ", ")
 	}
-	p.head = row{text, toneHead}
+	p.head = toned(text, toneHead)
 	for i := range d.Queue.Entries {
 		e := &d.Queue.Entries[i]
 		if e.State == "confirmed" || e.State == "none" {
@@ -215,8 +269,8 @@ func queuePart(d *WatchStatus) part {
 		if e.DueMS != nil {
 			due = dueText(*e.DueMS, "in ")
 		}
-		r := row{columnsOf(column{Word(strings.ReplaceAll(e.State, " ", "-")), 11}, column{Word(e.Name), nameColumn}, column{short(e.ID), shortID},
-			column{Word(e.Stage), 9}, column{"try " + strconv.Itoa(e.Attempt), 6}, column{due, 8}, column{Sentence(e.LastError), 0}), tonePlain}
+		r := toned(columnsOf(column{Word(strings.ReplaceAll(e.State, " ", "-")), 11}, column{Word(e.Name), nameColumn}, column{short(e.ID), shortID},
+			column{Word(e.Stage), 9}, column{"try " + strconv.Itoa(e.Attempt), 6}, column{due, 8}, column{Sentence(e.LastError), 0}), tonePlain)
 		if e.LastError != "" {
 			r.tone = toneWarning
 		}
@@ -239,12 +293,12 @@ func memberPart(d *WatchStatus) part {
 	if total > len(d.Members) {
 		text += fmt.Sprintf("  (%d of them here)", len(d.Members))
 	}
-	p.head = row{text, toneHead}
+	p.head = toned(text, toneHead)
 	for i := range d.Members {
 		m := &d.Members[i]
 		provisioning, _, _ := strings.Cut(m.Provisioning, ":")
-		r := row{columnsOf(column{Word(m.Name), nameColumn}, column{short(m.ID), shortID}, column{Word(m.Role), 7}, column{"heard " + m.heardText(), 12},
-			column{Word(provisioning), 11}, column{Word(m.Version), 12}, column{Word(m.Endpoints.FC), 0}), tonePlain}
+		r := toned(columnsOf(column{Word(m.Name), nameColumn}, column{short(m.ID), shortID}, column{Word(m.Role), 7}, column{"heard " + m.heardText(), 12},
+			column{Word(provisioning), 11}, column{Word(m.Version), 12}, column{Word(m.Endpoints.FC), 0}), tonePlain)
 		if m.HeardMS == nil || *m.HeardMS > silentNotReady.Milliseconds() || provisioning == "parked" || provisioning == "failing" {
 			r.tone = toneWarning
 		}
@@ -255,7 +309,7 @@ func memberPart(d *WatchStatus) part {
 
 // eventPart shows the newest below: what is in reading order ends with what just happened.
 func eventPart(events []Event) part {
-	p := part{head: row{"EVENTS", toneHead}, share: 3, last: true}
+	p := part{head: row{text: "EVENTS", tone: toneHead}, share: 3, last: true}
 	for i := range events {
 		e := &events[i]
 		columns := []column{{time.Unix(e.At, 0).Format(time.TimeOnly), 8}, {Word(e.Kind), 9}, {Word(e.What), 11}}
@@ -265,7 +319,7 @@ func eventPart(events []Event) part {
 		case e.ID != "":
 			columns = append(columns, column{short(e.ID), nameColumn})
 		}
-		p.rows = append(p.rows, row{columnsOf(append(columns, column{e.detail(), 0})...), eventTone(e)})
+		p.rows = append(p.rows, toned(columnsOf(append(columns, column{e.detail(), 0})...), eventTone(e)))
 	}
 	return p
 }

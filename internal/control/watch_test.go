@@ -167,6 +167,50 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// TestRemediesStandWhole: on 80 columns and 24 rows a line to paste is there to its last letter, though it is longer, and in
+// one piece: the terminal wraps it by itself. What has no room is left out whole and counted.
+func TestRemediesStandWhole(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	d := watching("one")
+	admit := "pace-node --cluster-admit=" + idB + "=10.1.0.3:6680 --scheduler=alder.example.net:6674 --state-dir=/srv/pace-node/of-the-second-floor"
+	d.Conditions = []ConditionStatus{{ID: "two-voter-fleet", Severity: "warning", Detail: "2 voters", Remedy: admit}, {ID: "single-voter-fleet", Severity: "notice", Detail: "1 voter", Remedy: "pace-node --cluster-admit=" + idB + "=10.1.0.3:6680"}}
+	for i := range WatchMost {
+		d.Members = append(d.Members, MemberStatus{ID: fmt.Sprintf("%032x", i)})
+		d.Waiting = append(d.Waiting, EnrollRow{ID: fmt.Sprintf("%032x", i), Key: testKey})
+		d.Queue.Entries = append(d.Queue.Entries, QueueEntry{ID: fmt.Sprintf("%032x", i), State: "waiting"})
+	}
+	var w watched
+	w.take(at, d)
+	for columns := leastColumns; columns < 200; columns++ {
+		for _, rows := range []int{leastRows, 24, 40} {
+			out := &collector{}
+			s := &screen{out: out, term: &Terminal{Redraw: true, Colour: true, Size: func() (int, int) { return columns, rows }}}
+			if err := s.draw(&w, at); err != nil {
+				t.Fatal(err)
+			}
+			remedies := 0
+			for line := range strings.SplitSeq(out.text(), "\r\n") {
+				line = strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(line, toHome), clearAll), clearEnd)
+				if !strings.Contains(line, "  remedy ") {
+					continue
+				}
+				if remedies++; strings.TrimPrefix(line, "  remedy ") != d.Conditions[remedies-1].Remedy {
+					t.Fatalf("%d columns: %q", columns, line)
+				}
+			}
+			if got := picture(&w, at, columns, rows); len(got) > rows {
+				t.Errorf("%d rows on a terminal of %d", len(got), rows)
+			}
+			if columns >= 80 && rows >= 24 && remedies == 0 {
+				t.Errorf("%dx%d has no remedy:\n%s", columns, rows, out.text())
+			}
+			if shown := strings.Contains(out.text(), "more)"); columns >= 80 && rows >= 24 && remedies < 2 && !shown {
+				t.Errorf("%dx%d leaves out %d and does not say so", columns, rows, 2-remedies)
+			}
+		}
+	}
+}
+
 // TestPictureOfThousands: the parts share the rows, and what has no room is counted.
 func TestPictureOfThousands(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
