@@ -241,3 +241,32 @@ func TestNeverWaitsForADisk(t *testing.T) {
 		}
 	})
 }
+
+// TestFlushWaitsForTheKeeper: an opened folder is being written for a moment, and once Flush has returned it is not.
+func TestFlushWaitsForTheKeeper(t *testing.T) {
+	unfinished := func(all map[string]string) (names []string) {
+		for name := range all {
+			if name != "." && name != stateFile {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	cfg := config(folder(t))
+	cfg.Point = func(p string) {
+		if p == "target.state.rename.before" {
+			close(reached) // a new folder's record is written once
+			<-goOn
+		}
+	}
+	tg := open(t, cfg)
+	<-reached
+	if left := unfinished(tree(t, cfg.Dir)); len(left) != 1 {
+		t.Errorf("while the record is written: %q", left)
+	}
+	go close(goOn)
+	if left := unfinished(atRest(t, tg)); len(left) != 0 {
+		t.Errorf("%q is left", left)
+	}
+}

@@ -95,7 +95,7 @@ func TestCertificateOfItsOwnKey(t *testing.T) {
 	plain.Certificate, plain.Key = "", ""
 	configure(t, tg, plain)
 	_, other := ownRequest(t)
-	was := tree(t, dir)
+	was := atRest(t, tg)
 	foreign := signed("foreign", other)
 	if a := tg.Work(t.Context(), wire.StepConfigure, encode(t, foreign)); a.OK || !strings.Contains(a.Error, "none of this machine's own keys") || tg.Refusals()[ReasonPair] != 1 {
 		t.Errorf("a certificate for another machine: %+v", a)

@@ -57,7 +57,7 @@ func (s *stand) rolledBack(t *testing.T, when, point string) {
 	t.Helper()
 	cfg := config(s.dir)
 	tg := open(t, cfg)
-	all := tree(t, s.dir)
+	all := atRest(t, tg)
 	for name := range all {
 		top, _, _ := strings.Cut(name, "/")
 		if !slices.Contains([]string{".", currentDir, previousDir, stateFile}, top) {
@@ -82,7 +82,7 @@ func (s *stand) rolledBack(t *testing.T, when, point string) {
 	if !a.OK {
 		t.Fatalf("%s: %s", when, a.Error)
 	}
-	if len(s.current) > 0 && !maps.Equal(below(tree(t, s.dir), previousDir), s.current) {
+	if len(s.current) > 0 && !maps.Equal(below(atRest(t, tg), previousDir), s.current) {
 		t.Errorf("%s: what ran is not the previous one of the next configuration", when)
 	}
 	if err := tg.Close(); err != nil {

@@ -195,7 +195,7 @@ func TestFirstConfigurationIsTakenAway(t *testing.T) {
 	if !strings.HasSuffix(a.Error, "there was no configuration before it, and there is none again") {
 		t.Error(a.Error)
 	}
-	all := tree(t, cfg.Dir)
+	all := atRest(t, tg)
 	delete(all, stateFile)
 	delete(all, ".")
 	if len(all) != 0 {

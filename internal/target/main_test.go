@@ -180,6 +180,16 @@ func tree(t testing.TB, dir string) map[string]string {
 	return out
 }
 
+// atRest is everything in a target's folder once its keeper has written what it has to: opened or told something, it writes its
+// record beside whatever a test does, and until the rename under a temporary name.
+func atRest(t testing.TB, tg *Target) map[string]string {
+	t.Helper()
+	if err := tg.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return tree(t, tg.cfg.Dir)
+}
+
 // rowOf is an entry's mode, and the digest of a file.
 func rowOf(path string, d fs.DirEntry) (string, error) {
 	info, err := d.Info()
