@@ -135,7 +135,9 @@ func (r *runner) backup(ctx context.Context, args []string) (Printable, error) {
 	if r.deps.Backup == nil || r.deps.Passphrase == nil {
 		return nil, errors.New("this program cannot read the state directory")
 	}
+	done := r.busy("fetching the fleet's state from " + r.asked())
 	s, err := r.founderState(ctx)
+	done()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +145,9 @@ func (r *runner) backup(ctx context.Context, args []string) (Printable, error) {
 	if err != nil {
 		return nil, err
 	}
+	done = r.busy("sealing the backup")
 	d, err := r.deps.Backup(ctx, args[0], pass, s)
+	done()
 	if err != nil {
 		return nil, err
 	}
@@ -188,10 +192,18 @@ func (r *runner) restore(ctx context.Context, args []string) (Printable, error) 
 	if err != nil {
 		return nil, err
 	}
+	done := r.busy("opening the backup")
 	d, err := r.deps.Restore(ctx, args[0], pass, func(s Restoring) error {
+		done() // nothing is drawn over the question
+		done = func() {}
 		fmt.Fprint(r.stderr, s.Text())
-		return r.confirm(r.given(nil), s.Cluster, fmt.Sprintf("make this machine %s, the only voter of that fleet under recovery epoch %d, and put its own identity away", Word(s.ID), s.Epoch))
+		if err := r.confirm(r.given(nil), s.Cluster, fmt.Sprintf("make this machine %s, the only voter of that fleet under recovery epoch %d, and put its own identity away", Word(s.ID), s.Epoch)); err != nil {
+			return err
+		}
+		done = r.busy("putting the backup in this machine's place")
+		return nil
 	})
+	done()
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ func (r *runner) releaseKey(_ context.Context, args []string) (Printable, error)
 	if err != nil {
 		return nil, err
 	}
+	defer r.busy("sealing the release key")()
 	k, err := release.WriteKey(args[0], string(pass))
 	if err != nil {
 		return nil, releaseFailure(err)
@@ -76,6 +77,7 @@ func (r *runner) releaseNew(_ context.Context, args []string) (Printable, error)
 		}
 		programs[platform] = file
 	}
+	defer r.busy("copying the programs of version " + args[1])()
 	folder, err := release.New(args[0], args[1], programs)
 	if err != nil {
 		return nil, releaseFailure(err)
@@ -99,6 +101,7 @@ func (r *runner) releaseSign(_ context.Context, args []string) (Printable, error
 			return nil, err
 		}
 	}
+	defer r.busy("signing version " + args[1])()
 	key, err := release.ParseSecretKey(string(pass), text)
 	if err != nil {
 		return nil, releaseFailure(err)
@@ -137,6 +140,7 @@ func (r *runner) releaseVerify(ctx context.Context, args []string) (Printable, e
 		return nil, releaseFailure(err)
 	}
 	defer repository.Close()
+	defer r.busy("verifying version " + args[1])()
 	m, err := repository.Verify(ctx, key, args[1])
 	if err != nil {
 		return nil, releaseFailure(err)
