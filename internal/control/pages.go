@@ -44,6 +44,11 @@ func ToolManPage() string {
 		if more := helpOf(&v).More; more != "" {
 			l.add("%s", roff.Replace(more))
 		}
+		l.add(".RS\n.nf")
+		for _, e := range helpOf(&v).Examples {
+			l.add("%s", roff.Replace(e))
+		}
+		l.add(".fi\n.RE")
 	}
 	l.add(".SH OPTIONS")
 	for i := range config.Options {
@@ -111,6 +116,22 @@ func toolFlags() []string {
 	return out
 }
 
+// toolFiles are those of pacectl's flags that take the path of a file or folder.
+func toolFiles() []string {
+	var out []string
+	for i := range config.Options {
+		if o := &config.Options[i]; o.Tool && o.Kind == config.KindPath {
+			out = append(out, "--"+o.Name)
+		}
+	}
+	for i := range config.WordFlags {
+		if f := &config.WordFlags[i]; f.Metavar == "FILE" {
+			out = append(out, "--"+f.Name)
+		}
+	}
+	return out
+}
+
 // secondWords are those that may follow a first one, "" joined where there is none.
 func secondWords(first string) []string {
 	var out []string
@@ -153,11 +174,25 @@ func bashCompletion() string {
 	l.add("}")
 	l.add("")
 	l.add("_pacectl() {")
-	l.add(`	local cur=${COMP_WORDS[COMP_CWORD]} word words=()`)
+	l.add(`	local cur=${COMP_WORDS[COMP_CWORD]} flag= before= word words=() value=0`)
+	l.add(`	# A = breaks the word in two, so what follows one behind a flag is that flag's value and no word; so does a colon.`)
 	l.add(`	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do`)
-	l.add(`		[[ $word == -* ]] || words+=("$word")`)
+	l.add(`		if [[ $word == = && $before == --* ]]; then flag=$before value=1`)
+	l.add(`		elif [[ $word == : ]]; then value=1`)
+	l.add(`		elif [ $value -eq 1 ]; then value=0`)
+	l.add(`		elif [[ $word != -* ]]; then words+=("$word")`)
+	l.add("		fi")
+	l.add("		before=$word")
 	l.add("	done")
+	l.add(`	if [[ $cur == = && $before == --* ]]; then flag=$before cur= value=1; fi`)
 	l.add("	COMPREPLY=()")
+	l.add("	if [ $value -eq 1 ]; then")
+	l.add("		case $flag in")
+	l.add("		%s)", strings.Join(toolFiles(), "|"))
+	l.add(`			mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;`)
+	l.add("		esac")
+	l.add("		return 0")
+	l.add("	fi")
 	l.add("	if [[ $cur == -* ]]; then")
 	l.add(`		mapfile -t COMPREPLY < <(compgen -W '%s' -- "$cur")`, strings.Join(toolFlags(), " "))
 	l.add(`		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace`)

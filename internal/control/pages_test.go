@@ -38,6 +38,11 @@ func TestToolManPageIsRoffAndWhole(t *testing.T) {
 		if v.words != "" && !strings.Contains(page, "\n.B pacectl "+roff.Replace(v.words)) {
 			t.Errorf("pacectl %s is missing", v.words)
 		}
+		for _, e := range helpOf(&v).Examples {
+			if v.words != "" && !strings.Contains(page, "\n"+roff.Replace(e)+"\n") {
+				t.Errorf("the example %q of pacectl %s is missing", e, v.words)
+			}
+		}
 	}
 	groff, err := exec.LookPath("groff")
 	if err != nil {
@@ -66,6 +71,16 @@ func TestBashCompletes(t *testing.T) {
 		{"_pacectl", "pacectl enroll win", "window"},
 		{"_pacectl", "pacectl --json queue res", "resume"},
 		{"_pacectl", "pacectl --sch", "--scheduler="},
+		{"_pacectl", "pacectl --state-dir = /x enr", "enroll"},
+		{"_pacectl", "pacectl --state-dir = /x enroll win", "window"},
+		{"_pacectl", "pacectl enroll --state-dir = /x win", "window"},
+		{"_pacectl", "pacectl --state-dir = /x --sch", "--scheduler="},
+		{"_pacectl", "pacectl --json --state-dir = /x --scheduler = h queue res", "resume"},
+		{"_pacectl", "pacectl --state-dir = pages_te", "pages_test.go"},
+		{"_pacectl", "pacectl fleet backup --passphrase-file = pages_te", "pages_test.go"},
+		{"_pacectl", "pacectl --scheduler = h : 6674 queue res", "resume"},
+		{"_pacectl", "pacectl --scheduler = enr", ""},
+		{"_pacectl", "pacectl --scheduler =", ""},
 	} {
 		script := bashCompletion() + "\ncompopt() { :; }\nCOMP_WORDS=(" + c.words + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " + c.function + "; echo \"${COMPREPLY[*]}\""
 		out, err := exec.Command(bash, "-c", script).CombinedOutput()

@@ -27,11 +27,25 @@ _pace_node() {
 }
 
 _pacectl() {
-	local cur=${COMP_WORDS[COMP_CWORD]} word words=()
+	local cur=${COMP_WORDS[COMP_CWORD]} flag= before= word words=() value=0
+	# A = breaks the word in two, so what follows one behind a flag is that flag's value and no word; so does a colon.
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-		[[ $word == -* ]] || words+=("$word")
+		if [[ $word == = && $before == --* ]]; then flag=$before value=1
+		elif [[ $word == : ]]; then value=1
+		elif [ $value -eq 1 ]; then value=0
+		elif [[ $word != -* ]]; then words+=("$word")
+		fi
+		before=$word
 	done
+	if [[ $cur == = && $before == --* ]]; then flag=$before cur= value=1; fi
 	COMPREPLY=()
+	if [ $value -eq 1 ]; then
+		case $flag in
+		--state-dir|--config|--passphrase-file)
+			mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+		esac
+		return 0
+	fi
 	if [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W '--state-dir= --config= --scheduler= --json --dry-run --force --yes= --passphrase-file= --key= --stale-for= --since= --limit=' -- "$cur")
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
