@@ -351,6 +351,8 @@ func TestRollingUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Everybody has said that they read it: who is away says nothing more.
+	lead.shows("that nobody holds the format back", func(s nodeDoc) bool { return !s.has("mixed-node-versions") })
 	d.stop()
 	until(t, "the next format is written", func() (bool, string) {
 		_, err := lead.verb("--cluster-set=format.next=true")
