@@ -137,7 +137,14 @@ func parse(args []string, tool bool, env func(string) (string, bool), stored fun
 	for name, g := range flags {
 		c.Flags[name] = g.values
 	}
-	return c, call, cross(&c, layers)
+	if err := cross(&c, layers); err != nil {
+		return Config{}, call, err
+	}
+	if c.Typed["scheduler"] == OriginFlag && call.Name == "" { // a person forgot the verb, and would start a node
+		return Config{}, call, &UsageError{"--scheduler names the machine that a verb is sent to, and no verb is given",
+			"add one, such as pace-node --cluster-status --scheduler=" + clip(flags["scheduler"].values[0]) + ", or leave it out to run the node"}
+	}
+	return c, call, nil
 }
 
 const onLine = "the command line"

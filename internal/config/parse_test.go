@@ -104,7 +104,7 @@ func TestEveryOptionIsSetByItsFlag(t *testing.T) {
 		"--provision-interval=15min", "--provision-workers=3", "--provision-queue=7", "--provision-helper=/bin/h 'a b'",
 		"--provision-helper-timeout=1m30s", "--provision-default=/d.json", "--provision-component=other", "--provision-mode=never", "--provision-pki", "--provision-deny=*.lan", "--provision-deny=root",
 		"--provision-upgrades=optional", "--provision-repository=https://r.example/pace", "--provision-release-key=" + releaseKey,
-		"--service-name=Pace.2", "--firewall-allow=10.1.2.3/8", "--firewall-allow=::ffff:10.1.2.3", "--firewall-allow=fd00::1", "--scheduler=leader", "--json",
+		"--service-name=Pace.2", "--firewall-allow=10.1.2.3/8", "--firewall-allow=::ffff:10.1.2.3", "--firewall-allow=fd00::1", "--scheduler=leader", "--json", "--cluster-status",
 	}})
 	want := Config{
 		StateDir: "/s", Name: "Büro 1", Labels: map[string]string{"site": "north", "note": "a b=c"}, Listen: "10.1.0.2:7000", ListenRaft: "[::1]:7001",
@@ -308,6 +308,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--cluster-admit=x=h:0"}, []string{"<id>=<host>:<port>"}},
 		{[]string{"--cluster-forget=$(touch x)"}, []string{"an id is 1 to 64"}},
 		{[]string{"--cluster-set=x"}, []string{"<name>=<value>"}},
+		{[]string{"--scheduler=h"}, []string{"no verb", `pace-node --cluster-status --scheduler="h"`}},
+		{[]string{"--listen=:1", "--json", "--scheduler=[::1]:7"}, []string{"no verb"}},
 	} {
 		_, _, err := sources{args: c.args}.parse()
 		var usage *UsageError

@@ -70,7 +70,11 @@ func checkRefused() error {
 			r.bad[""] = "empty"
 		}
 		for _, good := range r.good {
-			if _, _, err := (sources{args: []string{"--" + r.option + "=" + good}}).parse(); err != nil {
+			args := []string{"--" + r.option + "=" + good}
+			if o := findOption(func(o *Option) bool { return o.Name == r.option }); o.Client() {
+				args = append(args, "--cluster-status") // it is about a verb
+			}
+			if _, _, err := (sources{args: args}).parse(); err != nil {
 				return fmt.Errorf("--%s=%q is refused: %w", r.option, good, err)
 			}
 		}
