@@ -372,6 +372,13 @@ func TestAuditFilters(t *testing.T) {
 			t.Errorf("%v %v: %v, %d left out, %v", c.args, c.flags, did, d.LeftOut, err)
 		}
 	}
+	// A mistyped name has those proposed that it may mean, members and machines of the record alike.
+	for word, want := range map[string]string{"wbe1": "did you mean web1 [" + idA + "]?", "Wbe 1": "did you mean web1 [" + idA + "]?", "gnoe1": "did you mean gone1?"} {
+		exit, _, errs := nodes{"": n}.run(t, words("audit", word), config.Config{}, "")
+		if exit != config.ExitRefused || !strings.Contains(errs, want) {
+			t.Errorf("audit %s: %d %s, want %q", word, exit, errs, want)
+		}
+	}
 }
 
 // TestCompletionOfMachines: names that are one member's and ids, and nothing that a shell would run.
