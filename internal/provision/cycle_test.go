@@ -37,6 +37,9 @@ func TestWholeCycles(t *testing.T) {
 		f.want("work_queue_entries", "", 0)
 		f.want("busy_workers", "", 0)
 		f.want("sighting_to_done_seconds", "", 50)
+		for _, rpc := range []string{"inventory", "configure", "restart"} {
+			f.want("rpc_seconds", rpc, 50)
+		}
 		for i := range 50 {
 			m := f.get(fmt.Sprintf("m%02d", i))
 			if !slices.Equal(m.log, []string{"inventory", "configure", "restart"}) || m.body.Configuration["role"] != "web" || m.body.Cluster != testCluster {
@@ -262,6 +265,58 @@ func TestLeadershipLostInTheMiddle(t *testing.T) {
 		f.with("m00", func(m *machine) { m.fail = nil })
 		f.provisioned(30, 5*time.Minute)
 		f.want("leader_changes_total", "", 2)
+	})
+}
+
+// TestAgeOfTheOldestEntry: who waits longest, also where what was added before has left the queue.
+func TestAgeOfTheOldestEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Config{Workers: 1, Default: trivial})
+		defer f.close()
+		f.p.Lead(true)
+		time.Sleep(3 * time.Second) // the first round is over before there is anybody
+		f.want("oldest_entry_seconds", "", 0)
+		for i := range 4 { // one is worked, one is probed and waits for the worker, two are in the queue
+			f.add(fmt.Sprint("m", i), func(m *machine) { m.fail["configure"] = func(int) error { return errHang } })
+			if a := f.send(f.event(fmt.Sprint("m", i))); !a.Admitted {
+				t.Fatalf("%+v", a)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		f.want("work_queue_entries", "", 2)
+		f.want("oldest_entry_seconds", "", 4)
+		time.Sleep(5 * time.Second)
+		f.want("oldest_entry_seconds", "", 9)
+		f.p.Lead(false)
+		synctest.Wait()
+		f.want("oldest_entry_seconds", "", 0)
+	})
+}
+
+// TestLeadershipLostInABackoff: between two tries of a step nothing waits for the next one.
+func TestLeadershipLostInABackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Config{Workers: 1, Default: trivial})
+		defer f.close()
+		f.add("a", func(m *machine) {
+			m.fail["configure"] = func(int) error { return wire.NewError(wire.CodeRosterNotApplied, "not yet", "") }
+		})
+		f.p.Lead(true)
+		time.Sleep(4*StepWait + StepWait/10)
+		f.want("busy_workers", "", 1)
+		asked := f.calls["configure"]
+		if asked != 5 {
+			t.Fatalf("asked %d times, want it to be waiting for the sixth", asked)
+		}
+		f.p.Lead(false)
+		time.Sleep(100 * time.Millisecond) // the next try would be later
+		synctest.Wait()
+		f.want("busy_workers", "", 0)
+		f.want("errors_total", "configure", 0)
+		time.Sleep(time.Minute)
+		if f.calls["configure"] != asked {
+			t.Error("it was asked again")
+		}
 	})
 }
 

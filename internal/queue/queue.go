@@ -352,7 +352,22 @@ func (q *Queue) Count(c Counter) uint64 {
 	return n
 }
 
-// realError reports whether a text says what went wrong, rather than that somebody stopped waiting.
-func realError(text string) bool {
-	return text != "" && !strings.HasSuffix(text, "context canceled") && !strings.HasSuffix(text, "context deadline exceeded")
+// givenUp are the endings of errors that say that somebody stopped waiting rather than what went wrong, and what a person is
+// shown of one where nothing else is known.
+var givenUp = []struct{ ending, says string }{
+	{"context canceled", "it was taken away before it had ended"},
+	{"context deadline exceeded", "it did not end in time"},
+}
+
+// realError reports whether a text says what went wrong.
+func realError(text string) bool { return text != "" && withoutContext(text) == text }
+
+// withoutContext is an error as a person may be shown it.
+func withoutContext(text string) string {
+	for _, g := range givenUp {
+		if before, ok := strings.CutSuffix(text, g.ending); ok {
+			return before + g.says
+		}
+	}
+	return text
 }

@@ -209,7 +209,7 @@ func (q *Queue) Finish(now time.Time, j Job, r Result) bool {
 func (q *Queue) refusedForNow(now time.Time, id string, m *memory, row OutcomeRow, r Result) {
 	m.state, m.stage = row.Next, knownStage(r.Stage)
 	if m.lastError == "" {
-		m.lastError = cut(r.Error)
+		m.lastError = cut(withoutContext(r.Error))
 	}
 	wait := NotYetWait
 	if q.cfg.Rand != nil {
@@ -224,7 +224,7 @@ func (q *Queue) failed(now time.Time, id string, m *memory, row OutcomeRow, r Re
 	m.failures++
 	m.deferrals = 0
 	if realError(r.Error) || m.lastError == "" {
-		m.lastError = cut(r.Error)
+		m.lastError = cut(withoutContext(r.Error))
 	}
 	if m.kind == KindUnreachable {
 		q.counts[CountUnreachable]++
