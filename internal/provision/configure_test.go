@@ -120,6 +120,21 @@ func TestQuiesce(t *testing.T) {
 		if m := f.get("a"); m.working != 0 || m.digest == "" || !slices.Equal(m.log[len(m.log)-1:], []string{"configure"}) {
 			t.Errorf("steps %v, digest %q", m.log, m.digest)
 		}
+		if a := f.send(f.event("b")); a.Admitted || a.Refused != "paused" { // dropped, and counted as any other
+			t.Errorf("%+v", a)
+		}
+		dropped := 0.0
+		f.p.post(func(now time.Time) {
+			for _, s := range f.p.Samples(now) {
+				if s.Metric == "pace_provision_refused_total" && s.Value == "paused" {
+					dropped = s.V
+				}
+			}
+		})
+		synctest.Wait()
+		if dropped != 1 {
+			t.Errorf("%g are counted, want 1", dropped)
+		}
 		before := len(f.get("b").log)
 		f.p.Discover()
 		time.Sleep(5 * time.Minute)

@@ -87,6 +87,7 @@ func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAn
 		return
 	}
 	if p.stopping.Load() {
+		p.m.lateEvents.Add(1)
 		answer(wire.StartupEventAnswer{Refused: queue.Paused.String()})
 		return
 	}

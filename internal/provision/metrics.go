@@ -98,6 +98,7 @@ func (l labelled) add(value string) {
 
 type metrics struct {
 	discoverCycles, discoveryErrors, leaderChanges, invalidEvents atomic.Uint64
+	lateEvents                                                    atomic.Uint64 // dropped because this node stops
 	rpcErrors, helperErrors, eventsRefused                        labelled
 	rpcSeconds                                                    map[string]*histogram
 	helperSeconds, sightingToDone                                 histogram
@@ -135,8 +136,12 @@ func (p *Provisioner) Samples(now time.Time) []Sample {
 	var out []Sample
 	for _, s := range q.Series() {
 		v := s.Count
-		if s.Label == "reason" && s.Value == queue.Invalid.String() {
+		switch {
+		case s.Label != "reason":
+		case s.Value == queue.Invalid.String():
 			v += p.m.invalidEvents.Load()
+		case s.Value == queue.Paused.String():
+			v += p.m.lateEvents.Load()
 		}
 		out = append(out, Sample{Metric: s.Metric, Label: s.Label, Value: s.Value, Kind: KindCounter, Help: s.Help, V: float64(v)})
 	}
