@@ -213,6 +213,8 @@ func parseFlags(args []string, tool bool) (layer, VerbCall, error) {
 	if tool && call.Name == "" {
 		if call = (VerbCall{Name: ToolVerb, Words: words}); len(call.Words) > 0 && call.Words[0] == "help" {
 			call = VerbCall{Name: "help", Words: call.Words[1:]} // a person's first try
+		} else if slices.Equal(call.Words, []string{"version"}) {
+			call = VerbCall{Name: "version"} // their second
 		}
 		var err error
 		if call.Name == ToolVerb {
@@ -314,7 +316,7 @@ func chosenVerb(typed map[string]*[]string) (VerbCall, error) {
 		case call.Name != "" && !checking:
 			failed = &UsageError{fmt.Sprintf("--%s and --%s are two verbs", call.Name, v.Name), "give one at a time"}
 		case v.Check != nil && v.Check(arg) != nil:
-			failed = &UsageError{fmt.Sprintf("--%s=%s", v.Name, clip(arg)), v.Check(arg).Error()}
+			failed = &UsageError{fmt.Sprintf("--%s=%s cannot be used", v.Name, clip(arg)), v.Check(arg).Error()}
 		}
 		if call.Name == "" {
 			call.Name = v.Name

@@ -244,6 +244,11 @@ func TestToolWords(t *testing.T) {
 	if _, _, err := (sources{tool: true, args: []string{"--listen=:1"}}).parse(); !errors.As(err, &usage) {
 		t.Errorf("pacectl --listen: %v, want a usage error", err)
 	}
+	for _, args := range [][]string{{"--version"}, {"version"}, {"version", "--json"}} {
+		if _, call, err := (sources{tool: true, args: args}).parse(); err != nil || call.Name != "version" {
+			t.Errorf("%q: %+v %v", args, call, err)
+		}
+	}
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"help", "member"}, {"member", "--help"}, {"member", "forget", "web1", "-h"}} {
 		if _, call, err := (sources{tool: true, args: args}).parse(); err != nil || call.Name != "help" {
 			t.Errorf("pacectl %s: %v %v", args, call, err)

@@ -83,7 +83,7 @@ func wordFlags(words []string, typed map[string]*[]string) (map[string]string, e
 		}
 		if f.Check != nil {
 			if err := f.Check(values[0]); err != nil {
-				return nil, &UsageError{fmt.Sprintf("--%s=%s", f.Name, clip(values[0])), err.Error()}
+				return nil, &UsageError{fmt.Sprintf("--%s=%s cannot be used", f.Name, clip(values[0])), err.Error()}
 			}
 		}
 		if out == nil {

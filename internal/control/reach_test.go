@@ -161,7 +161,16 @@ func TestWordsThatPeopleTypeInstead(t *testing.T) {
 		"pause":               "did you mean: pacectl queue pause?",
 		"show web1":           "did you mean: pacectl member show or pacectl queue show?",
 		"status":              "did you mean: pacectl fleet status?",
-		"members":             "did you mean: pacectl member?",
+		"members":             "did you mean: pacectl member list?",
+		"nodes":               "did you mean: pacectl member list?",
+		"member remove web1":  "pacectl member forget MACHINE removes a member and revokes its key for ever", // which is nearer to demote
+		"enroll window":       "pacectl enroll window DURATION or off",
+		"node web1":           "pacectl node; of one machine: pacectl member show MACHINE",
+		"queue list web1":     "pacectl queue list; of one machine: pacectl queue show MACHINE",
+		"fleet status web1":   "pacectl fleet status; of one machine: pacectl member show MACHINE",
+		"member list web1":    "pacectl member list; of one machine: pacectl member show MACHINE",
+		"enroll clear web1":   "pacectl enroll clear",
+		"completion":          "pacectl completion bash or zsh or fish or powershell",
 		"enrol list":          "did you mean: pacectl enroll?",
 		"member demtoe":       "did you mean: pacectl member demote?",
 	} {

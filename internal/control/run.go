@@ -288,9 +288,16 @@ func findWords(words []string) (verb, []string, error) {
 	return verb{}, nil, usageFailure(didYouMean(words, 1, group), "%q is no word of pacectl %s", words[1], words[0])
 }
 
+// ofOne are the words that show one machine, beside those that show them all, or this one, and take none.
+var ofOne = map[string]string{"node": "member show", "fleet status": "member show", "member list": "member show", "queue list": "queue show"}
+
 func counted(v verb, args []string) (verb, []string, error) {
 	if len(args) < v.least || v.most >= 0 && len(args) > v.most {
-		return verb{}, nil, usageFailure("pacectl "+v.synopsis(), "pacectl %s takes %s", v.words, argsText(v))
+		remedy := "pacectl " + strings.ReplaceAll(v.synopsis(), "|", " or ")
+		if more := ofOne[v.words]; more != "" && v.most == 0 {
+			remedy += "; of one machine: pacectl " + more + " MACHINE"
+		}
+		return verb{}, nil, usageFailure(remedy, "pacectl %s takes %s", v.words, argsText(v))
 	}
 	return v, args, nil
 }
@@ -304,10 +311,8 @@ func argsText(v verb) string {
 
 // didYouMean is the remedy where one of the words is none of the candidates.
 func didYouMean(words []string, at int, candidates []string) string {
-	if nearest(words[at], candidates) == "" {
-		if m := meant(words); m != "" {
-			return m
-		}
+	if m := meant(words); m != "" { // before the nearest: remove is two letters from demote
+		return m
 	}
 	return nearestOf(words[:at+1], candidates)
 }
@@ -464,6 +469,9 @@ func (r *runner) confirm(args []string, cluster, what string) error {
 	case r.deps.Stdin != nil && !r.cfg.JSON:
 		fmt.Fprintf(r.stderr, "This will %s. Type the fleet's id %s to go on: ", what, Word(cluster))
 		line, err := bufio.NewReader(io.LimitReader(r.deps.Stdin, 4096)).ReadString('\n')
+		if err != nil {
+			fmt.Fprintln(r.stderr) // nobody ended the line of the question
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -156,7 +156,7 @@ func (r *runner) waitingID(ctx context.Context, word string) (string, error) {
 func (r *runner) enrollApprove(ctx context.Context, args []string) (Printable, error) {
 	word, keyText, ok := cutLast(args[0], '@')
 	if !ok {
-		return nil, usageFailure("compare its key with what pace-node --print-identity printed on that machine, and give both: ID@KEY", "an approval needs the key that you have compared")
+		return nil, usageFailure("compare its key with what pace-node --print-identity printed on that machine, and give both: ID@KEY. pacectl enroll list prints the line", "an approval needs the key that you have compared")
 	}
 	key, err := identity.ParsePublicKey(keyText)
 	if err != nil {

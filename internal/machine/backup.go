@@ -108,7 +108,7 @@ func (m *Machine) restore(_ context.Context, file string, passphrase []byte, sur
 }
 
 // errNoTerminal: nobody can be asked.
-var errNoTerminal error = &told{nil, "there is no terminal to ask for the passphrase", "give --" + config.WordPass + "=FILE, or - to have it read from stdin"}
+var errNoTerminal error = &told{nil, "there is no terminal to ask for the passphrase", "give --" + config.WordPass + "=FILE, or --" + config.WordPass + "=- to have it read from stdin"}
 
 // passphrase reads one line from a file, or from the terminal without showing it. It never comes from the command line,
 // which every account of the machine can read.

@@ -242,8 +242,12 @@ func TestOperatorVerbs(t *testing.T) {
 		if !errors.As(err, &told) || !strings.Contains(told.Text, "/no/such/helper") || told.Hint != "mend the helper, and try it again: pacectl queue run-helper idle --dry-run" {
 			t.Fatalf("a helper that fails: %v", err)
 		}
-		if log := f.get("idle").log[steps:]; !slices.Equal(log, []string{"inventory", "inventory"}) {
-			t.Fatalf("two trials did %v", log)
+		f.p.cfg.Store(func() *Config { c := *f.p.cfg.Load(); c.Helper, c.Default = "", ""; return &c }())
+		if _, err = f.p.TryHelper(ctx, "idle"); !errors.As(err, &told) || !strings.Contains(told.Hint, "--install-service --provision-helper=PATH") {
+			t.Fatalf("no helper at all: %v, %+v", err, told)
+		}
+		if log := f.get("idle").log[steps:]; !slices.Equal(log, []string{"inventory", "inventory", "inventory"}) {
+			t.Fatalf("three trials did %v", log)
 		}
 	})
 }

@@ -197,7 +197,11 @@ func (t *trialFailure) Error() string { return t.failure.Text }
 
 // Unwrap gives the helper's failure, and what the person is answered with.
 func (t *trialFailure) Unwrap() []error {
-	return []error{t.failure, wire.NewError(wire.CodeRefusedByRule, t.failure.Text, "mend the helper, and try it again: pacectl queue run-helper "+t.id+" --dry-run")}
+	hint := "mend the helper, and try it again: pacectl queue run-helper " + t.id + " --dry-run"
+	if t.failure.Text == ErrNothing.Error() { // there is none to mend
+		hint = "give the leader one, typed there: pace-node --install-service --provision-helper=PATH"
+	}
+	return []error{t.failure, wire.NewError(wire.CodeRefusedByRule, t.failure.Text, hint)}
 }
 
 // TryHelper runs the helper for one machine and configures nothing.
