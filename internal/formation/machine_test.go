@@ -472,6 +472,10 @@ func TestTablesAreBounded(t *testing.T) {
 	if len(r.m.fleets) != MaxFleets || len(r.m.Foreign(r.now)) != MaxForeign {
 		t.Fatalf("%d fleets, %d visible", len(r.m.fleets), len(r.m.Foreign(r.now)))
 	}
+	// Each of the 498 and of the 498 that are pending, but those that found room; and of the first ones each that is not shown.
+	if n := r.m.Count(CountFleetsOverBound); n != 2*498-MaxFleets+498-MaxForeign {
+		t.Errorf("%d that found no room are counted", n)
+	}
 	for _, s := range r.m.fleets {
 		if s.State == wire.StatePending {
 			t.Fatal("a pointer displaced an established fleet")
