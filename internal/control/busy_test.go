@@ -81,6 +81,31 @@ func TestBackupAndRestoreTellThatTheyGoOn(t *testing.T) {
 	}
 }
 
+// TestBackupFileIsLookedAtFirst: nobody types a passphrase for a file that cannot be used.
+func TestBackupFileIsLookedAtFirst(t *testing.T) {
+	for verb, made := range map[string]bool{"backup": true, "restore": false} {
+		node := leaderNode()
+		deps := func(d *RunDeps) {
+			d.Sealed = func(file string, m bool) error {
+				if file != "x.backup" || m != made {
+					t.Errorf("%s looks at %s, to be made %v", verb, file, m)
+				}
+				return &Failure{Code: "failed", Exit: config.ExitFailed, Reason: "it cannot be used", Remedy: "give another"}
+			}
+			d.Passphrase = func(string, string, bool) ([]byte, error) {
+				t.Errorf("%s asks for the passphrase", verb)
+				return nil, nil
+			}
+			d.Backup = func(context.Context, string, []byte, FounderState) (Done, error) { return Done{}, nil }
+			d.Restore = func(context.Context, string, []byte, func(Restoring) error) (Done, error) { return Done{}, nil }
+		}
+		exit, out, errs := nodes{"": node}.runWith(t, words("fleet", verb, "x.backup"), config.Config{}, "", deps)
+		if exit != config.ExitFailed || out != "" || !strings.Contains(errs, "it cannot be used") || len(node.seen()) != 0 {
+			t.Errorf("%s: %d %q %q, asked %v", verb, exit, out, errs, node.seen())
+		}
+	}
+}
+
 // slowReader is a person: first is what goes by until they type.
 type slowReader struct {
 	first func()

@@ -135,6 +135,9 @@ func (r *runner) backup(ctx context.Context, args []string) (Printable, error) {
 	if r.deps.Backup == nil || r.deps.Passphrase == nil {
 		return nil, errors.New("this program cannot read the state directory")
 	}
+	if err := r.sealed(args[0], true); err != nil {
+		return nil, err
+	}
 	done := r.busy("fetching the fleet's state from " + r.asked())
 	s, err := r.founderState(ctx)
 	done()
@@ -152,6 +155,13 @@ func (r *runner) backup(ctx context.Context, args []string) (Printable, error) {
 		return nil, err
 	}
 	return &d, nil
+}
+
+func (r *runner) sealed(file string, made bool) error {
+	if r.deps.Sealed == nil {
+		return nil
+	}
+	return r.deps.Sealed(file, made)
 }
 
 // founderState fetches the fleet's state from this machine's node, part by part.
@@ -187,6 +197,9 @@ func (r *runner) founderState(ctx context.Context) (FounderState, error) {
 func (r *runner) restore(ctx context.Context, args []string) (Printable, error) {
 	if r.deps.Restore == nil || r.deps.Passphrase == nil {
 		return nil, errors.New("this program cannot write the state directory")
+	}
+	if err := r.sealed(args[0], false); err != nil {
+		return nil, err
 	}
 	pass, err := r.deps.Passphrase(r.flags[config.WordPass], "Passphrase of the backup: ", false)
 	if err != nil {

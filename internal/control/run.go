@@ -30,6 +30,9 @@ type RunDeps struct {
 	// Passphrase reads one from a file, "-" for stdin, or, where the file is "", from the terminal without showing it; twice
 	// has it typed a second time.
 	Passphrase func(file, prompt string, twice bool) ([]byte, error)
+	// Sealed says why a backup cannot be read from a file, or, where it is to be made, written to it, before anybody is asked
+	// for a passphrase; nil: that is not looked at.
+	Sealed func(file string, made bool) error
 	// Backup seals this machine with its fleet's state into a file that does not exist yet.
 	Backup func(ctx context.Context, file string, passphrase []byte, s FounderState) (Done, error)
 	// Restore opens a backup, has sure confirm what it holds, and puts it in the place of this machine's identity.

@@ -23,6 +23,19 @@ import (
 	"pace-node/internal/version"
 )
 
+// sealed says what is wrong with a backup's file as far as that is seen without a passphrase.
+func sealed(file string, made bool) error {
+	if !made {
+		_, err := statedir.ReadBackup(file)
+		return err
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	return statedir.FreeForBackup(path)
+}
+
 // backup seals this machine: its record and key as they are on disk, and the fleet's state as its node gave it.
 func (m *Machine) backup(_ context.Context, file string, passphrase []byte, s control.FounderState) (control.Done, error) {
 	opt, err := m.State()

@@ -95,6 +95,31 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
+// TestSealedLooksFirst: what is wrong with a backup's file is known before a passphrase is typed.
+func TestSealedLooksFirst(t *testing.T) {
+	dir := t.TempDir()
+	there, none := filepath.Join(dir, "there"), filepath.Join(dir, "none")
+	if err := os.WriteFile(there, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		file string
+		made bool
+		want string // "": nothing is wrong
+	}{
+		{there, true, "is there already"}, {there, false, ""}, {none, true, ""}, {none, false, "is not there"},
+		{filepath.Join(none, "b"), true, "no folder"}, {filepath.Join(there, "b"), true, "no folder"}, {dir, true, "is there already"}, {dir, false, "cannot be read"},
+	} {
+		err := sealed(c.file, c.made)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, statedir.ErrBackup) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, to be made %v: %v, want %q", c.file, c.made, err, c.want)
+		}
+	}
+	if _, err := os.Lstat(none); err == nil {
+		t.Error("looking made the file")
+	}
+}
+
 func TestBackupRefuses(t *testing.T) {
 	m, f := founded(t)
 	_, g := founded(t)

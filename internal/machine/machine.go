@@ -122,7 +122,7 @@ func (m *Machine) AdminSocket() string { return m.socket() }
 func (m *Machine) Deps() control.RunDeps {
 	return control.RunDeps{
 		AdminPaths: control.AdminPaths(statedir.SocketPath(m.Config.StateDir), m.Packaged), Stdin: os.Stdin,
-		Passphrase: m.passphrase, Backup: m.backup, Restore: m.restore, Screen: screen(os.Stdout, os.LookupEnv),
+		Passphrase: m.passphrase, Sealed: sealed, Backup: m.backup, Restore: m.restore, Screen: screen(os.Stdout, os.LookupEnv),
 		DialScheduler: m.dialScheduler, PeekIdentity: m.identity, ResetIdentity: m.reset, Election: control.ElectionPatience,
 		Silent: m.silent, Surfaces: m.surfaces, RunHooks: m.runHooks, Install: m.install, Uninstall: m.uninstall, ApplyUpgrade: m.applyUpgrade,
 		Doctor: m.diagnose, Terminal: onTerminal,

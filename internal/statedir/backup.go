@@ -308,11 +308,27 @@ func ReadBackup(path string) ([]byte, error) {
 	return b, nil
 }
 
+// FreeForBackup says what stands where a backup is to be written: the same as WriteBackup, which creates it.
+func FreeForBackup(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return errThere(path)
+	}
+	folder := filepath.Dir(path)
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return refuse(ErrBackup, folder+" is no folder that a backup can be written to", "make it first, or give another path")
+	}
+	return nil
+}
+
+func errThere(path string) error {
+	return refuse(ErrBackup, path+" is there already, and no backup is written over anything", "give another name, or move that file away")
+}
+
 // WriteBackup puts a sealed backup in a file that did not exist, readable by this account only, and durable.
 func WriteBackup(path string, data []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, keyMode)
 	if errors.Is(err, fs.ErrExist) {
-		return refuse(ErrBackup, path+" is there already, and no backup is written over anything", "give another name, or move that file away")
+		return errThere(path)
 	}
 	if err != nil {
 		return fmt.Errorf("write the backup: %w", err)
