@@ -80,9 +80,14 @@ func TestBashCompletes(t *testing.T) {
 		{"_pacectl", "pacectl fleet backup --passphrase-file = pages_te", "pages_test.go"},
 		{"_pacectl", "pacectl --scheduler = h : 6674 queue res", "resume"},
 		{"_pacectl", "pacectl --scheduler = enr", ""},
+		{"_pacectl", "pacectl member show al", "alder"},
+		{"_pacectl", "pacectl --state-dir = /x --json --scheduler = h : 6674 member show al", "alder/xh:6674"}, // of the node that is asked
+		{"_pacectl", "pacectl member show --state-dir = /x al", "alder/x"},
+		{"_pacectl", "pacectl --key = k --state-dir = /x fleet accept KEY h : 1 al", ""},
 		{"_pacectl", "pacectl --scheduler =", ""},
 	} {
-		script := bashCompletion() + "\ncompopt() { :; }\nCOMP_WORDS=(" + c.words + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " + c.function + "; echo \"${COMPREPLY[*]}\""
+		const node = "\npacectl() { local a name=alder; [[ \"${*: -2}\" == 'completion machines' ]] || return; for a in \"${@:1:$#-2}\"; do name+=${a#*=}; done; echo $name; }"
+		script := bashCompletion() + node + "\ncompopt() { :; }\nCOMP_WORDS=(" + c.words + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " + c.function + "; echo \"${COMPREPLY[*]}\""
 		out, err := exec.Command(bash, "-c", script).CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v, want %q", c.words, got, err, c.want)

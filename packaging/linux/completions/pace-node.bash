@@ -27,17 +27,22 @@ _pace_node() {
 }
 
 _pacectl() {
-	local cur=${COMP_WORDS[COMP_CWORD]} flag= before= word words=() value=0
+	local cur=${COMP_WORDS[COMP_CWORD]} flag='' before='' word words=() at=() value=0 goes=0
 	# A = breaks the word in two, so what follows one behind a flag is that flag's value and no word; so does a colon.
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-		if [[ $word == = && $before == --* ]]; then flag=$before value=1
-		elif [[ $word == : ]]; then value=1
-		elif [ $value -eq 1 ]; then value=0
-		elif [[ $word != -* ]]; then words+=("$word")
+		if [[ $word == = && $before == --* ]]; then
+			flag=$before value=1 goes=0
+			case $flag in --state-dir|--scheduler) at+=("$flag=") goes=1 ;; esac
+		elif [[ $word == : || $value -eq 1 ]]; then
+			[[ $word == : ]] && value=1 || value=0
+			[ $goes -eq 1 ] && at[${#at[@]}-1]+=$word
+		else
+			goes=0
+			[[ $word == -* ]] || words+=("$word")
 		fi
 		before=$word
 	done
-	if [[ $cur == = && $before == --* ]]; then flag=$before cur= value=1; fi
+	if [[ $cur == = && $before == --* ]]; then flag=$before cur='' value=1; fi
 	COMPREPLY=()
 	if [ $value -eq 1 ]; then
 		case $flag in
@@ -57,7 +62,7 @@ _pacectl() {
 	fi
 	case "${words[*]}" in
 	'fleet transfer'|'member demote'|'member show'|'member forget'|'queue show'|'queue history'|'queue retry'|'queue drop'|'queue reprovision'|'queue run-helper'|'audit')
-		mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" completion machines 2>/dev/null)" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" "${at[@]}" completion machines 2>/dev/null)" -- "$cur")
 		return 0 ;;
 	esac
 	[ ${#words[@]} -eq 1 ] || return 0
