@@ -45,6 +45,8 @@ const (
 	VerbCommit = 10 * time.Second
 	// StopPatience is how long a clean stop waits for cycles to reach a stage's boundary.
 	StopPatience = 10 * time.Second
+	// FailureSaid is how often the log says the same failure of the same machine.
+	FailureSaid = time.Minute
 	// StepWait is the wait before a step is repeated within its timeout.
 	StepWait = 250 * time.Millisecond
 

@@ -110,6 +110,7 @@ type Provisioner struct {
 	nothing     string // why there is nothing to provision with; "" if there is
 	unsure      bool   // a new leader has not looked yet
 	clashes     map[string]bool
+	said        map[string]failureSaid
 }
 
 // run is one machine that was picked up.
@@ -150,7 +151,7 @@ func Start(ctx context.Context, cfg Config, deps Deps) (*Provisioner, error) {
 	}
 	p := &Provisioner{deps: deps, log: deps.Logger.With("component", "provisioner"), m: newMetrics(),
 		quit: make(chan struct{}), wake: make(chan time.Duration, 1), runs: map[string]*run{},
-		awaiting: map[string]*pending{}, events: map[string]eventMark{}, always: map[string]bool{}, clashes: map[string]bool{}}
+		awaiting: map[string]*pending{}, events: map[string]eventMark{}, always: map[string]bool{}, clashes: map[string]bool{}, said: map[string]failureSaid{}}
 	p.cfg.Store(&cfg)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.leadCtx, p.leadCancel = context.WithCancel(p.ctx)
@@ -276,6 +277,7 @@ func (p *Provisioner) lost() {
 	p.carries.Clear()
 	clear(p.events)
 	clear(p.always)
+	clear(p.said)
 	if len(p.clashes) > 0 {
 		clear(p.clashes)
 		p.clearCondition("identity-clash")
@@ -471,6 +473,7 @@ func (p *Provisioner) Removed(id string) {
 // letGo cancels a machine's run and stops awaiting its confirmation.
 func (p *Provisioner) letGo(id string) {
 	delete(p.awaiting, id)
+	delete(p.said, id)
 	p.carries.Delete(id)
 	if r := p.runs[id]; r != nil {
 		r.cancel()

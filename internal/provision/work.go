@@ -188,9 +188,10 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 	case queue.OutcomeSkipped, queue.OutcomeUnwanted:
 		return
 	case queue.OutcomeError:
-		p.log.Warn("machine was not provisioned", "id", id, "stage", string(res.Stage), "error", res.Error, "attempt", r.job.Attempt)
+		p.sayFailure(now, r, res)
 		p.tell(TellRun, "failed", id, "stage "+string(res.Stage)+": "+res.Error)
 	default:
+		delete(p.said, id)
 		p.log.Info("cycle ended", "id", id, "outcome", res.Outcome.String())
 		p.tell(TellRun, res.Outcome.String(), id, "")
 	}

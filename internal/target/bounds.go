@@ -72,6 +72,9 @@ const (
 	hookLook = 50 * time.Millisecond
 )
 
+// refusalEvery is how often the log says of the same step that it was not carried out for the same reason.
+const refusalEvery = time.Minute
+
 // saveRetry is when a state that could not be written is tried again: the disk may have room by then.
 const saveRetry = 5 * time.Second
 

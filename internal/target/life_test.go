@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -548,6 +549,42 @@ func TestKeeperTriesAgain(t *testing.T) {
 		synctest.Wait()
 		if s, err := readState(dir); err != nil || s.Asked != "reprovision: again" {
 			t.Errorf("on disk: %+v, %v", s, err)
+		}
+	})
+}
+
+// TestTheSameRefusalIsSaidOnceAMinute: a leader that asks again and again for what cannot be done is one line a minute, and each
+// is counted.
+func TestTheSameRefusalIsSaidOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		cfg := config(folder(t))
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		tg := open(t, cfg)
+		ask := func(step string) int {
+			if a := tg.Work(t.Context(), step, json.RawMessage(`{"digest":"x"}`)); a.OK {
+				t.Fatalf("%s is carried out", step)
+			}
+			return strings.Count(log.String(), "step not carried out")
+		}
+		for i, c := range []struct {
+			step  string
+			after time.Duration
+			said  int
+		}{
+			{"restart", 0, 1}, {"restart", 5 * time.Second, 1}, {"restart", 54 * time.Second, 1}, {"restart", time.Second, 2},
+			{"later", time.Second, 3}, {"later", 0, 3}, {"restart", 0, 4},
+		} {
+			time.Sleep(c.after)
+			if got := ask(c.step); got != c.said {
+				t.Errorf("%d, %s: %d lines, want %d", i, c.step, got, c.said)
+			}
+		}
+		if n := tg.Refusals(); n[ReasonWrongType] != 5 || n[ReasonUnknownStep] != 2 {
+			t.Errorf("%v", n)
+		}
+		if err := tg.Close(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"time"
 
 	"pace-node/internal/wire"
 )
@@ -54,10 +56,16 @@ func (t *Target) Work(ctx context.Context, step string, body json.RawMessage) wi
 	if r == nil {
 		return wire.WorkAnswer{OK: true, Body: raw}
 	}
+	said, level := refusalSaid{shown(step), r.reason, r.text}, slog.LevelWarn
 	t.mu.Lock()
 	t.refused[r.reason]++
+	if now := time.Now(); said == t.said && now.Sub(t.saidAt) < refusalEvery {
+		level = slog.LevelDebug // a leader that asks again and again
+	} else {
+		t.said, t.saidAt = said, now
+	}
 	t.mu.Unlock()
-	t.log.Warn("step not carried out", "step", wire.Printable(shown(step)), "reason", string(r.reason), "error", r.text)
+	t.log.Log(ctx, level, "step not carried out", "step", wire.Printable(shown(step)), "reason", string(r.reason), "error", r.text)
 	return wire.WorkAnswer{Error: r.text, Transient: transient(r.reason)}
 }
 

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"pace-node/internal/statedir"
@@ -82,6 +83,15 @@ type Target struct {
 	closed    bool
 	replaced  bool // another program took this one's place
 	refused   map[Reason]uint64
+	said      refusalSaid // what the log was told last of a step that was not carried out
+	saidAt    time.Time
+}
+
+// refusalSaid is a step that was not carried out, as the log says it.
+type refusalSaid struct {
+	step   string
+	reason Reason
+	text   string
 }
 
 // running is the step that runs.
