@@ -46,6 +46,8 @@ func TestSimMetricsSayWhatHappens(t *testing.T) {
 		})
 
 		s.want(time.Minute, "it is provisioned", func() bool { return provisioned(c, a) && follows(c, a) })
+		time.Sleep(2 * time.Minute) // nothing more is written of that
+		s.want(time.Minute, "it has what was", func() bool { return follows(c, a) })
 		says(c, "pace_follow_snapshots_total", 1)
 		says(c, "pace_follow_switches_total", 0)
 		says(c, "pace_follow_lag", 0)
