@@ -50,13 +50,7 @@ func (n *Node) startProvisioner() error {
 				done(err)
 			})
 		},
-		Load: func() map[string]fleet.Provision {
-			out := map[string]fleet.Provision{}
-			for m := range n.view.Load().Members() {
-				out[m.ID] = m.Provision
-			}
-			return out
-		},
+		Load:     n.recordedRuns,
 		Passing:  n.cfg.Point,
 		Raise:    n.queueRaises,
 		Clear:    n.queueClears,
@@ -93,6 +87,16 @@ func (n *Node) helperContext(id string) provision.HelperContext {
 	v := n.view.Load()
 	m, _ := v.Member(id)
 	return provision.HelperContext{Name: m.Name, Platform: m.Platform, Labels: m.Labels, Cluster: v.Cluster(), Key: m.Key}
+}
+
+// recordedRuns is what the fleet's state knows of each machine's runs, asked on the loop by a leader whose barrier has passed. The
+// state that is published here may be older by then: what its predecessor committed last is applied in the same moment.
+func (n *Node) recordedRuns() map[string]fleet.Provision {
+	out := map[string]fleet.Provision{}
+	for m := range n.body.view().Members() {
+		out[m.ID] = m.Provision
+	}
+	return out
 }
 
 // recordProvision keeps an outcome in the fleet's state; a leader that lost its seat has nothing to say any more.
@@ -258,6 +262,7 @@ func (n *Node) leadership(now time.Time) {
 		if err := b.cons.Barrier(ctx); err != nil {
 			return
 		}
+		n.freshen(b)
 		n.post(func(now time.Time) {
 			if n.body == b && b.leads() {
 				// Who cannot write its log is elected every second and never comes this far; once it can, several

@@ -249,7 +249,7 @@ func (n *Node) stepAside(ctx context.Context) {
 	if !b.leads() || len(b.cons.View().Voters()) < 2 {
 		return
 	}
-	if err := b.handOver(ctx, ""); err != nil {
+	if err := b.handOver(ctx, ""); err != nil && b.leads() { // it may have lost it meanwhile
 		n.log.Warn("leadership not handed over before the stop", "error", err.Error())
 	}
 }

@@ -66,11 +66,13 @@ func (d report) mends(n *node, check string) string {
 	return out
 }
 
+// pastes runs a remedy as mends does. What a remedy tells the installed service is only checked: a service is the whole machine's,
+// which no namespace keeps apart, and what installs one is tried on booted hosts.
 func (d report) pastes(n *node, check string) (string, error) {
 	n.t.Helper()
 	for _, f := range d.Findings {
 		if f.Check == check && f.Remedy != "" {
-			cmd := n.inside("sh", "-c", f.Remedy)
+			cmd := n.inside("sh", "-c", strings.ReplaceAll(f.Remedy, "--install-service", "--check-arguments"))
 			cmd.Env = append(os.Environ(), "PATH="+programs(n.t)+":"+os.Getenv("PATH"), "PACE_STATE_DIR="+n.dir)
 			out, err := cmd.CombinedOutput()
 			return string(out), err
