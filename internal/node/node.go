@@ -150,24 +150,27 @@ type Node struct {
 	arrived     [2]uint64 // datagrams by the socket that they came to, discovery.Socket
 	dirLooked   time.Time // when looking at the state directory began last
 	dirLooking  bool
-	unproven    unproven
-	telling     telling
-	clonedSeen  time.Time
-	clonedID    string // whose key that is
-	clonedSaid  string
-	movedSince  time.Time // since when this directory, made on other hardware, is the only one under its key
-	reached     time.Time // when a voter of the fleet was last heard
-	confirmed   string
-	elsewheres  map[identity.PublicKey]elsewhere // who speaks for this fleet and is no voter of it here
-	askedEpoch  map[identity.PublicKey]time.Time // when a member was last dialled to hear its recovery epoch
-	greeted1    time.Time                        // when any member was
-	elected     atomic.Pointer[chan struct{}]    // closed when somebody else leads
-	toldOn      map[*netio.Session]bool          // sessions with voters on which this start was told
-	queuePaused string                           // why the queue has nothing to provision with, empty otherwise
-	noise       noise
-	alerts      alerts
-	unheard     unheard
-	lastTold    lastTold // of what a person watches
+	// The same of the configuration that runs.
+	configLooked  time.Time
+	configLooking bool
+	unproven      unproven
+	telling       telling
+	clonedSeen    time.Time
+	clonedID      string // whose key that is
+	clonedSaid    string
+	movedSince    time.Time // since when this directory, made on other hardware, is the only one under its key
+	reached       time.Time // when a voter of the fleet was last heard
+	confirmed     string
+	elsewheres    map[identity.PublicKey]elsewhere // who speaks for this fleet and is no voter of it here
+	askedEpoch    map[identity.PublicKey]time.Time // when a member was last dialled to hear its recovery epoch
+	greeted1      time.Time                        // when any member was
+	elected       atomic.Pointer[chan struct{}]    // closed when somebody else leads
+	toldOn        map[*netio.Session]bool          // sessions with voters on which this start was told
+	queuePaused   string                           // why the queue has nothing to provision with, empty otherwise
+	noise         noise
+	alerts        alerts
+	unheard       unheard
+	lastTold      lastTold // of what a person watches
 
 	// Read by any goroutine.
 	raftPorts    raftPorts

@@ -17,6 +17,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/netio"
+	"pace-node/internal/target"
 	"pace-node/internal/version"
 )
 
@@ -152,6 +153,7 @@ func (n *Node) beat(now time.Time) {
 		n.board.Raise(id, b.cons.Err().Error())
 	}
 	n.lookAtDir(now)
+	n.lookAtConfiguration(now)
 	n.lookAtProofs(now)
 	n.keepTelling(now)
 	n.keepAlerting(now)
@@ -174,6 +176,23 @@ func (n *Node) lookAtDir(now time.Time) {
 				return
 			}
 			n.board.Set(room.Low(n.board.Raised("state-dir-nearly-full")), "state-dir-nearly-full", fmt.Sprintf("%d MiB of %d MiB are free", room.Free>>20, room.Size>>20), n.dir.Path())
+		})
+	})
+}
+
+// lookAtConfiguration has what is provisioned looked at, off the loop.
+func (n *Node) lookAtConfiguration(now time.Time) {
+	if n.configLooking || now.Sub(n.configLooked) < target.LookEvery {
+		return
+	}
+	n.configLooked, n.configLooking = now, true
+	n.effect(func(context.Context) {
+		asks := n.target.Look()
+		n.post(func(now time.Time) {
+			n.configLooking = false
+			if asks {
+				n.announce(now)
+			}
 		})
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"pace-node/internal/provision"
 	"pace-node/internal/queue"
 	"pace-node/internal/statedir"
+	"pace-node/internal/target"
 	"pace-node/internal/wire"
 )
 
@@ -278,7 +279,8 @@ func TestSimLeaseAtASilentVoter(t *testing.T) {
 	})
 }
 
-// TestSimDamagedIsProvisionedAgain: a machine whose configuration is gone when it starts says so, and is provisioned again.
+// TestSimDamagedIsProvisionedAgain: a machine whose configuration is gone when it starts says so, and is provisioned again; so is one
+// that loses it while it runs.
 func TestSimDamagedIsProvisionedAgain(t *testing.T) {
 	simulate(t, 44, func(t *testing.T, s *sim) {
 		a := s.boot(0, provisioning)
@@ -297,6 +299,15 @@ func TestSimDamagedIsProvisionedAgain(t *testing.T) {
 		t.Logf("%s after its start", took)
 		if n := s.metric(a, "pace_provision_provisioned_total"); n != 3 {
 			t.Errorf("%v runs were confirmed, want 3", n)
+		}
+		s.must(os.RemoveAll(filepath.Join(s.dir, "m001", statedir.ProvisionedDir, "current")))
+		took = s.want(5*time.Minute, "it is provisioned again while it runs", func() bool {
+			return counted(a, queue.CountProvisioned) == 4 && provisioned(b, a) && manifestOf(t, b) != ""
+		})
+		t.Logf("%s after its loss", took)
+		time.Sleep(2 * target.LookEvery)
+		if n := s.metric(a, "pace_provision_provisioned_total"); n != 4 {
+			t.Errorf("%v runs were confirmed in the end, want 4", n)
 		}
 	})
 }

@@ -135,18 +135,19 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestMissingAndDamaged: each way of not being whole is seen at the next start, said with the file's name, and outlives
-// a second start.
-func TestMissingAndDamaged(t *testing.T) {
+// spoiled is one way in which what was provisioned is lost, and why the machine wants provisioning then.
+type spoiled struct {
+	name, why string
+	path      func(*testing.T, string) string
+	spoil     func(path string) error
+}
+
+func allSpoiled() []spoiled {
 	in := func(name string) func(*testing.T, string) string {
 		return func(_ *testing.T, dir string) string { return filepath.Join(dir, currentDir, filepath.FromSlash(name)) }
 	}
 	write := func(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
-	for _, c := range []struct {
-		name, why string
-		path      func(*testing.T, string) string
-		spoil     func(path string) error
-	}{
+	return []spoiled{
 		{"folder removed", WhyMissing, in("."), os.RemoveAll},
 		{"folder is a file", WhyDamaged + ": it is no folder (----------)", in("."), func(p string) error {
 			if err := os.RemoveAll(p); err != nil {
@@ -171,7 +172,13 @@ func TestMissingAndDamaged(t *testing.T) {
 			}
 			return os.Mkdir(p, 0o700)
 		}},
-	} {
+	}
+}
+
+// TestMissingAndDamaged: each way of not being whole is seen at the next start, said with the file's name, and outlives
+// a second start.
+func TestMissingAndDamaged(t *testing.T) {
+	for _, c := range allSpoiled() {
 		t.Run(c.name, func(t *testing.T) {
 			dir := folder(t)
 			tg := provisioned(t, config(dir), "one")

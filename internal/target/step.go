@@ -86,6 +86,8 @@ func (t *Target) work(ctx context.Context, step string, body json.RawMessage) (a
 		return nil, refuse(ReasonBusy, BusyText)
 	}
 	t.running = &running{step, cancel}
+	t.begun++
+	t.suspect = ""
 	t.steps.Add(1)
 	t.mu.Unlock()
 	defer func() {

@@ -85,6 +85,8 @@ type Target struct {
 	refused   map[Reason]uint64
 	said      refusalSaid // what the log was told last of a step that was not carried out
 	saidAt    time.Time
+	begun     uint64 // steps
+	suspect   string // what the last look found amiss with what runs, "" nothing
 }
 
 // refusalSaid is a step that was not carried out, as the log says it.
