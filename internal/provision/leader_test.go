@@ -83,7 +83,7 @@ func TestClockOfTheLeaderBefore(t *testing.T) {
 		if c.last != "" {
 			rec.Outcomes = []fleet.Outcome{{At: 1, Result: "error"}, {At: at.Unix(), Result: c.last}}
 		}
-		if got := known("n", rec, now).DueIn; got != c.want {
+		if got := Known("n", rec, now).DueIn; got != c.want {
 			t.Errorf("%s: it waits %s, want %s", c.name, got, c.want)
 		}
 	}

@@ -249,8 +249,8 @@ func (p *Provisioner) gained(now time.Time) {
 				continue // it never asked, and stays unknown to the queue
 			}
 			p.events[id] = eventMark{rec.BootCounter, rec.Sequence}
-			p.deps.Queue.Load(now, known(id, rec, now))
-			if awaits(rec) && p.deps.Queue.AwaitsConfirm(id) {
+			p.deps.Queue.Load(now, Known(id, rec, now))
+			if Awaits(rec) && p.deps.Queue.AwaitsConfirm(id) {
 				p.awaiting[id] = &pending{digest: rec.ConfigDigest, taken: true}
 			}
 		}

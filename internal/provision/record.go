@@ -49,8 +49,8 @@ func confirmRecord(rec *fleet.Provision, now time.Time, w *pending) {
 	}
 }
 
-// known is what a new leader takes over of a machine.
-func known(id string, rec fleet.Provision, now time.Time) queue.Known {
+// Known is what a new leader, whose clock shows now, takes over of a machine by the record that the fleet's state has of it.
+func Known(id string, rec fleet.Provision, now time.Time) queue.Known {
 	k := queue.Known{ID: id, Attempts: rec.Attempts, Stage: queue.Stage(rec.Stage), LastError: rec.LastError,
 		Kind: queue.ErrorKind(rec.ErrorKind), BootID: rec.BootID, Asked: rec.Asked}
 	if rec.LastSuccess > 0 {
@@ -62,7 +62,7 @@ func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 	if rec.FirstSeen > 0 {
 		k.FirstSeen = time.Unix(rec.FirstSeen, 0)
 	}
-	if k.State = StateOf(rec); k.State == queue.StateHeld && !awaits(rec) {
+	if k.State = StateOf(rec); k.State == queue.StateHeld && !Awaits(rec) {
 		k.State = queue.StateNone // it was told to shut down, and whether it came back the first round shows
 	}
 	if rec.Due > 0 {
@@ -79,8 +79,8 @@ func known(id string, rec fleet.Provision, now time.Time) queue.Known {
 	return k
 }
 
-// awaits reports whether a machine's last run ended well and its confirmation is not in the fleet's state.
-func awaits(rec fleet.Provision) bool {
+// Awaits reports whether a machine's last run ended well and its confirmation is not in the fleet's state.
+func Awaits(rec fleet.Provision) bool {
 	n := len(rec.Outcomes)
 	return n > 0 && rec.Outcomes[n-1].Result == queue.OutcomeSuccess.String() && rec.ConfigDigest != ""
 }

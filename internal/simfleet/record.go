@@ -4,11 +4,9 @@ import (
 	"time"
 
 	"pace-node/internal/fleet"
+	"pace-node/internal/provision"
 	"pace-node/internal/queue"
 )
-
-// outcomeProvisioned is the outcome that a confirmation adds.
-const outcomeProvisioned = "provisioned"
 
 // record keeps what is known of a machine in the fleet's state.
 func (k *work) record(id string) {
@@ -21,7 +19,7 @@ func (k *work) record(id string) {
 func (k *work) provision(id string) fleet.Provision {
 	e, _ := k.q.Entry(id)
 	out := fleet.Provision{Stage: string(e.Stage), LastError: e.LastError, ErrorKind: string(e.Kind), Attempts: e.Attempt, BootID: e.BootID,
-		Parked: e.State == queue.StateParked, ConfigDigest: k.awaiting[id]}
+		Parked: e.State == queue.StateParked, Asked: e.Asked, ConfigDigest: k.awaiting[id]}
 	at := func(t time.Time) int64 { // the queue's times are elapsed ones; the state's are dates of the leader's clock
 		if t.IsZero() {
 			return 0
@@ -42,32 +40,22 @@ func (k *work) provision(id string) fleet.Provision {
 	return out
 }
 
-// known is what a new leader takes over of a machine.
-func known(id string, rec fleet.Provision, wall time.Time) queue.Known {
-	k := queue.Known{ID: id, Attempts: rec.Attempts, Stage: queue.Stage(rec.Stage), LastError: rec.LastError, Kind: queue.ErrorKind(rec.ErrorKind), BootID: rec.BootID}
-	last := ""
-	for _, o := range rec.Outcomes {
-		last = o.Result
-	}
-	switch {
-	case rec.Parked:
-		k.State = queue.StateParked
-	case rec.Due > 0 && last == queue.OutcomeDeferred.String():
-		k.State = queue.StateDeferred
-	case rec.Due > 0:
-		k.State = queue.StateBackingOff
-	case last == outcomeProvisioned:
-		k.State = queue.StateConfirmed
-	}
-	if rec.Due > 0 {
-		due := time.Unix(rec.Due, 0)
-		k.DueIn = due.Sub(wall)
-		if n := len(rec.Outcomes); n > 0 {
-			k.DueIn = min(k.DueIn, due.Sub(time.Unix(rec.Outcomes[n-1].At, 0)))
+// takeOver loads the queue of a new leader from what the fleet's state knows of a machine. The dates of that are the leader's clock's, and
+// the queue's times are elapsed ones.
+func (k *work) takeOver(id string, rec fleet.Provision) {
+	known := provision.Known(id, rec, k.p.h.wall())
+	elapsed := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
 		}
-		if k.State != queue.StateDeferred {
-			k.DueIn = min(k.DueIn, queue.BackoffMax)
-		}
+		return t.Add(-k.p.h.skew)
 	}
-	return k
+	known.LastSuccess, known.FirstSeen = elapsed(known.LastSuccess), elapsed(known.FirstSeen)
+	for i := range known.History {
+		known.History[i].At = elapsed(known.History[i].At)
+	}
+	k.q.Load(k.now(), known)
+	if provision.Awaits(rec) && k.q.AwaitsConfirm(id) {
+		k.awaiting[id] = rec.ConfigDigest
+	}
 }

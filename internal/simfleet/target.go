@@ -130,7 +130,7 @@ func (t *target) viewChanged(v *fleet.View) {
 		return
 	}
 	last := m.Provision.Outcomes[len(m.Provision.Outcomes)-1]
-	if last.Result == outcomeProvisioned && m.Provision.ConfigDigest != "" && m.Provision.ConfigDigest == d.current.digest && !d.current.confirmed {
+	if last.Result == queue.PastProvisioned && m.Provision.ConfigDigest != "" && m.Provision.ConfigDigest == d.current.digest && !d.current.confirmed {
 		d.current.confirmed, t.wished = true, false
 	}
 }

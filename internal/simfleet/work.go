@@ -75,7 +75,7 @@ func (k *work) lead(on bool) {
 	for m := range k.p.view().Members() {
 		if p := m.Provision; !p.IsZero() {
 			k.events[m.ID] = mark{p.BootCounter, p.Sequence}
-			k.q.Load(k.now(), known(m.ID, p, k.p.h.wall()))
+			k.takeOver(m.ID, p)
 		}
 	}
 	if k.p.h.helper {
@@ -358,7 +358,7 @@ func (k *work) announced(id string, a wire.Announce) {
 	rec := k.provision(id)
 	rec.Stage, rec.LastError, rec.ErrorKind, rec.Attempts, rec.Due, rec.Parked = string(queue.StageConfirm), "", "", 0, 0, false
 	rec.LastSuccess, rec.ConfigDigest, rec.Component = k.p.h.wall().Unix(), a.ConfigDigest, a.Component
-	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: k.p.h.wall().Unix(), Stage: string(queue.StageConfirm), Result: outcomeProvisioned})
+	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: k.p.h.wall().Unix(), Stage: string(queue.StageConfirm), Result: queue.PastProvisioned})
 	turn := k.turn
 	k.p.propose(fleet.ProvisionUpdate(id, rec), func(_ fleet.Result, err error) {
 		if err == nil && k.turn == turn && k.q.Confirmed(k.now(), id) {
