@@ -479,7 +479,7 @@ func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
 		case errors.Is(err, raft.ErrLeadershipLost):
 			return fmt.Errorf("%w (%v)", ErrLost, err)
 		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
-			return fmt.Errorf("%w (%v)", ErrNotLeader, err)
+			return fmt.Errorf("%w (%w)", ErrNotLeader, err)
 		case errors.Is(err, raft.ErrEnqueueTimeout):
 			return ErrTimeout
 		case errors.Is(err, raft.ErrRaftShutdown):

@@ -401,6 +401,16 @@ func TestTransfer(t *testing.T) {
 		}
 		_, err = lead.Apply(ctx, admit(2))
 		q.must(err)
+
+		// Whoever is asked while an attempt fails waits for its end, and is carried out then.
+		away := make(chan error, 1)
+		go func() { away <- lead.Transfer(ctx, other) }()
+		time.Sleep(10 * time.Millisecond)
+		q.must(lead.Transfer(ctx, "n-c"))
+		if err := <-away; !errors.Is(err, ErrNobody) {
+			t.Errorf("to one that is away, while another is asked: %v", err)
+		}
+		q.want("the one that is there leads", c.IsLeader)
 	})
 }
 
