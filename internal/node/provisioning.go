@@ -92,8 +92,12 @@ func (n *Node) helperContext(id string) provision.HelperContext {
 // recordedRuns is what the fleet's state knows of each machine's runs, asked on the loop by a leader whose barrier has passed. The
 // state that is published here may be older by then: what its predecessor committed last is applied in the same moment.
 func (n *Node) recordedRuns() map[string]fleet.Provision {
+	v := n.view.Load()
+	if n.body != nil { // none between two modes, when the leadership is over that this is asked for
+		v = n.body.view()
+	}
 	out := map[string]fleet.Provision{}
-	for m := range n.body.view().Members() {
+	for m := range v.Members() {
 		out[m.ID] = m.Provision
 	}
 	return out
