@@ -68,7 +68,8 @@ func (n *node) skewed(differ bool) {
 
 // TestClocksThatJumpWhileTheFleetWrites: a voter and a learner are born in 1970; then the leader's clock, a voter's and a
 // learner's jump by seven hours, ahead and back, while the fleet writes. Nobody leaves the fleet, the leader stays the
-// leader, and each commit reaches all. A skew is a condition and nothing else.
+// leader through all of one round of jumps (of three: a busy machine may elect by itself), and each commit reaches all. A
+// skew is a condition and nothing else.
 func TestClocksThatJumpWhileTheFleetWrites(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t, 4)
