@@ -161,7 +161,7 @@ func (n *Node) shown(now time.Time, m fleet.Member) control.QueueShow {
 // kept is a machine's entry by the fleet's state. When it is due is by the clock of the leader that wrote it.
 func kept(now time.Time, m fleet.Member) control.QueueEntry {
 	p := m.Provision
-	out := control.QueueEntry{ID: m.ID, Name: m.Name, State: provision.StateOf(p).String(), Stage: p.Stage, Attempt: p.Attempts, LastError: p.LastError}
+	out := control.QueueEntry{ID: m.ID, Name: m.Name, State: queue.StateOf(p).String(), Stage: p.Stage, Attempt: p.Attempts, LastError: p.LastError}
 	if p.Due > 0 {
 		ms := time.Unix(p.Due, 0).Sub(now).Milliseconds()
 		out.DueMS = &ms

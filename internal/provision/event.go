@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"time"
 
@@ -9,17 +8,6 @@ import (
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
-
-// eventMark is the last startup event accepted of a machine.
-type eventMark struct{ boot, sequence uint64 }
-
-func (m eventMark) after(o eventMark) bool {
-	return m.boot > o.boot || (m.boot == o.boot && m.sequence > o.sequence)
-}
-
-func markOf(e *wire.StartupEvent) eventMark {
-	return eventMark{binary.BigEndian.Uint64(e.BootID[:8]), e.Sequence}
-}
 
 // EventRefusal is why a startup event was not admitted before the queue was asked; it is the label of
 // pace_provision_events_refused_total.
@@ -42,8 +30,8 @@ type eventCase struct {
 	key       identity.PublicKey
 	standing  Standing
 	cluster   string
-	last      eventMark
-	clash     bool // two machines answered the last round for its id
+	last      queue.Mark // the last event that was accepted of it
+	clash     bool       // two machines answered the last round for its id
 	component string
 }
 
@@ -62,7 +50,7 @@ var EventChecks = []EventCheck{
 	{RefusedRevoked, true, false, func(c *eventCase) bool { return c.standing == StandingRevoked }},
 	{RefusedSignature, true, false, func(c *eventCase) bool { return !identity.Verify(c.key, c.event.Message(), c.event.Signature) }},
 	{RefusedCluster, true, false, func(c *eventCase) bool { return c.event.Cluster != c.cluster }},
-	{RefusedReplayed, true, true, func(c *eventCase) bool { return !markOf(c.event).after(c.last) }},
+	{RefusedReplayed, true, true, func(c *eventCase) bool { return !queue.MarkOf(c.event).After(c.last) }},
 	{RefusedClash, false, true, func(c *eventCase) bool { return c.clash }},
 	{RefusedComponent, false, true, func(c *eventCase) bool { return c.event.Component != c.component }},
 }
@@ -99,7 +87,7 @@ func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAn
 			return
 		}
 		if p.deps.Queue.PausedBy() == 0 {
-			p.events[e.Node] = markOf(&e) // a dropped one may come again once the queue runs
+			p.events[e.Node] = queue.MarkOf(&e) // a dropped one may come again once the queue runs
 		}
 		age := min(time.Duration(min(e.AgeMS, uint64(MaxEventAge/time.Millisecond)))*time.Millisecond+max(now.Sub(heard), 0), MaxEventAge)
 		v := p.deps.Queue.Add(now, queue.Sighting{ID: e.Node, Made: now.Add(-age), Source: queue.SourceEvent,
@@ -108,7 +96,7 @@ func (p *Provisioner) Event(e wire.StartupEvent, answer func(wire.StartupEventAn
 			delete(p.awaiting, e.Node)
 			last, _ := p.deps.Queue.Entry(e.Node)
 			p.log.Warn("machine started again within the hold", "id", e.Node, "stage", string(last.Stage), "error", last.LastError)
-			p.record(now, e.Node)
+			p.record(e.Node)
 		}
 		p.log.Debug("startup event", "id", e.Node, "verdict", v.String())
 		a := wire.StartupEventAnswer{Admitted: v.Enters()}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pace-node/internal/identity"
+	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
 
@@ -30,18 +31,18 @@ func checkEvents() error {
 		e := &wire.StartupEvent{Cluster: testCluster, Node: "a", Component: "provision_mode_server", Sequence: 5, Version: "1"}
 		e.BootID[7] = 3
 		return &eventCase{event: e, key: key.Public(), standing: StandingMember, cluster: testCluster,
-			last: eventMark{boot: 3, sequence: 4}, component: "provision_mode_server"}
+			last: queue.Mark{Boot: 3, Sequence: 4}, component: "provision_mode_server"}
 	}
 	component := func(c *eventCase) { c.event.Component = "server" }
 	clash := func(c *eventCase) { component(c); c.clash = true }
-	replayed := func(c *eventCase) { clash(c); c.last.sequence = 5 }
+	replayed := func(c *eventCase) { clash(c); c.last.Sequence = 5 }
 	cluster := func(c *eventCase) { replayed(c); c.event.Cluster = "other" }
 	badKey := func(c *eventCase) { cluster(c); c.key = identity.PublicKey{1} }
 	revoked := func(c *eventCase) { badKey(c); c.standing = StandingRevoked }
 	for _, cell := range []eventCell{
 		{"good", func(*eventCase) {}, ""},
 		{"a later boot with a lower sequence", func(c *eventCase) { c.event.BootID[7], c.event.Sequence = 4, 1 }, ""},
-		{"a first event", func(c *eventCase) { c.last = eventMark{} }, ""},
+		{"a first event", func(c *eventCase) { c.last = queue.Mark{} }, ""},
 		{"an earlier boot with a higher sequence", func(c *eventCase) { c.event.BootID[7], c.event.Sequence = 2, 99 }, "replayed"},
 		{"component", component, "component"},
 		{"clash and all later", clash, "identity_clash"},

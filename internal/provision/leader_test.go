@@ -57,38 +57,6 @@ func TestANewLeaderGoesOn(t *testing.T) {
 	})
 }
 
-// TestClockOfTheLeaderBefore: a wait that another leader gave is what is left of it where the clocks agree, the whole of it at
-// most where the other's was ahead, and over where it was behind.
-func TestClockOfTheLeaderBefore(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	for _, c := range []struct {
-		name  string
-		skew  time.Duration // of the clock of the leader before
-		ended time.Duration // ago
-		told  time.Duration
-		last  string
-		want  time.Duration
-	}{
-		{"deferred, one clock", 0, 4 * time.Minute, 10 * time.Minute, "deferred", 6 * time.Minute},
-		{"deferred, ahead by an hour", time.Hour, 4 * time.Minute, 10 * time.Minute, "deferred", 10 * time.Minute},
-		{"deferred, ahead by years", 20 * 365 * 24 * time.Hour, 0, 10 * time.Minute, "deferred", 10 * time.Minute},
-		{"deferred, behind by an hour", -time.Hour, 4 * time.Minute, 10 * time.Minute, "deferred", -54 * time.Minute},
-		{"deferred for a day", time.Hour, 2 * time.Hour, 24 * time.Hour, "deferred", 23 * time.Hour},
-		{"failed, one clock", 0, time.Second, 20 * time.Second, "error", 19 * time.Second},
-		{"failed, ahead by an hour", time.Hour, time.Second, 20 * time.Second, "error", 20 * time.Second},
-		{"nothing kept of how it ended", time.Hour, 0, 20 * time.Second, "", queue.BackoffMax},
-	} {
-		at := now.Add(c.skew - c.ended)
-		rec := fleet.Provision{Due: at.Add(c.told).Unix(), Attempts: 1}
-		if c.last != "" {
-			rec.Outcomes = []fleet.Outcome{{At: 1, Result: "error"}, {At: at.Unix(), Result: c.last}}
-		}
-		if got := Known("n", rec, now).DueIn; got != c.want {
-			t.Errorf("%s: it waits %s, want %s", c.name, got, c.want)
-		}
-	}
-}
-
 // TestANewLeaderConfirms: a machine that has its configuration when its leader goes is not configured again. The next leader
 // hears from it, by its announcement or by its answer to the first round, and commits the confirmation; what it says otherwise
 // confirms nothing. When it was first seen is kept.
@@ -115,7 +83,7 @@ func TestANewLeaderConfirms(t *testing.T) {
 		time.Sleep(20 * time.Second) // each failed once, is configured, and the state says so
 		f.want("provisioned_total", "", 0)
 		for _, id := range []string{"asked", "says", "other"} {
-			if rec := f.records[id]; StateOf(rec) != queue.StateHeld || rec.FirstSeen != first.Unix() {
+			if rec := f.records[id]; queue.StateOf(rec) != queue.StateHeld || rec.FirstSeen != first.Unix() {
 				t.Fatalf("%s: %+v", id, rec)
 			}
 		}

@@ -137,10 +137,10 @@ func (p *Provisioner) verb(ctx context.Context, id string, f func(now time.Time)
 			return
 		}
 		if p.deps.Commit == nil {
-			p.record(now, id)
+			p.record(id)
 			kept <- nil
 		} else {
-			p.deps.Commit(ctx, id, p.provision(now, id), func(err error) { kept <- err })
+			p.deps.Commit(ctx, id, p.provision(id), func(err error) { kept <- err })
 		}
 		if p.failing {
 			p.checkFailing()

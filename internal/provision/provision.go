@@ -101,7 +101,7 @@ type Provisioner struct {
 	probing2    int
 	runs        map[string]*run
 	awaiting    map[string]*pending
-	events      map[string]eventMark
+	events      map[string]queue.Mark
 	always      map[string]bool // machines that ask at every boot
 	discovering bool
 	pauseSaid   queue.PauseReason // why members were last not asked, as the log was told; 0: they were
@@ -151,7 +151,7 @@ func Start(ctx context.Context, cfg Config, deps Deps) (*Provisioner, error) {
 	}
 	p := &Provisioner{deps: deps, log: deps.Logger.With("component", "provisioner"), m: newMetrics(),
 		quit: make(chan struct{}), wake: make(chan time.Duration, 1), runs: map[string]*run{},
-		awaiting: map[string]*pending{}, events: map[string]eventMark{}, always: map[string]bool{}, clashes: map[string]bool{}, said: map[string]failureSaid{}}
+		awaiting: map[string]*pending{}, events: map[string]queue.Mark{}, always: map[string]bool{}, clashes: map[string]bool{}, said: map[string]failureSaid{}}
 	p.cfg.Store(&cfg)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.leadCtx, p.leadCancel = context.WithCancel(p.ctx)
@@ -248,9 +248,9 @@ func (p *Provisioner) gained(now time.Time) {
 			if rec.IsZero() {
 				continue // it never asked, and stays unknown to the queue
 			}
-			p.events[id] = eventMark{rec.BootCounter, rec.Sequence}
-			p.deps.Queue.Load(now, Known(id, rec, now))
-			if Awaits(rec) && p.deps.Queue.AwaitsConfirm(id) {
+			p.events[id] = queue.Mark{Boot: rec.BootCounter, Sequence: rec.Sequence}
+			p.deps.Queue.Load(now, queue.Recall(id, rec, now, 0))
+			if queue.Awaits(rec) && p.deps.Queue.AwaitsConfirm(id) {
 				p.awaiting[id] = &pending{digest: rec.ConfigDigest, taken: true}
 			}
 		}
@@ -339,7 +339,7 @@ func (p *Provisioner) after(now time.Time) {
 			delete(p.awaiting, id)
 			p.carries.Delete(id)
 			p.log.Warn("machine did not confirm its configuration", "id", id)
-			p.record(now, id)
+			p.record(id)
 		}
 		if len(unconfirmed) > 0 {
 			p.checkFailing()
@@ -513,10 +513,7 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 		return
 	}
 	w.component = a.Component
-	rec := p.provision(now, id)
-	confirmRecord(&rec, now, w)
-	e, _ := p.deps.Queue.Entry(id)
-	rec.Asked = e.State == queue.StateWaiting && e.Source == queue.SourceOperator // for one more run after this one
+	rec := p.confirmed(now, id)
 	p.passing(queue.StageConfirm, false)
 	done := func(now time.Time) {
 		p.passing(queue.StageConfirm, true)
@@ -548,7 +545,7 @@ func (p *Provisioner) confirm(now time.Time, id string, a *wire.Announce) {
 			if err != nil {
 				p.log.Warn("confirmation was not committed", "id", id, "error", err)
 				if p.awaiting[id] == w && p.leading {
-					p.record(now, id)
+					p.record(id)
 				}
 				return
 			}

@@ -3,37 +3,8 @@ package provision
 import (
 	"encoding/json"
 
-	"pace-node/internal/fleet"
-	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
-
-// StateOf is the state of a machine by what the fleet's state keeps of it, as a node tells it that does not run the queue,
-// and as a new leader takes it over. A machine of which nothing is kept has none: it never asked, or has not been looked at
-// yet. One that was being worked when its leader went away has the state that its last finished run left.
-func StateOf(rec fleet.Provision) queue.State {
-	last := ""
-	if n := len(rec.Outcomes); n > 0 {
-		last = rec.Outcomes[n-1].Result
-	}
-	switch {
-	case rec.Parked:
-		return queue.StateParked
-	case rec.Due > 0 && last == queue.OutcomeDeferred.String():
-		return queue.StateDeferred
-	case rec.Due > 0 && last == queue.PastUnconfirmed:
-		return queue.StateUnconfirmed
-	case rec.Due > 0:
-		return queue.StateBackingOff
-	case last == queue.OutcomeSuccess.String(), last == queue.OutcomeShutdown.String():
-		return queue.StateHeld
-	case rec.Asked:
-		return queue.StateWaiting
-	case last == queue.PastProvisioned:
-		return queue.StateConfirmed
-	}
-	return queue.StateNone
-}
 
 // document is an answer as a helper prints it, without what was left out.
 type document struct {

@@ -5,55 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"pace-node/internal/fleet"
 	"pace-node/internal/queue"
 )
-
-// TestStateOf: what each record reads as, by the words that `pacectl queue list` has for it.
-func TestStateOf(t *testing.T) {
-	ended := func(results ...string) (out []fleet.Outcome) {
-		for _, r := range results {
-			out = append(out, fleet.Outcome{Result: r})
-		}
-		return out
-	}
-	for _, c := range []struct {
-		name string
-		rec  fleet.Provision
-		want string
-	}{
-		{"nothing", fleet.Provision{}, "none"},
-		{"asked", fleet.Provision{BootID: "b", Sequence: 3}, "none"},
-		{"parked", fleet.Provision{Parked: true, Outcomes: ended("error")}, "parked"},
-		{"parked after a confirmation", fleet.Provision{Parked: true, LastSuccess: 7, Outcomes: ended("provisioned", "error")}, "parked"},
-		{"deferred", fleet.Provision{Due: 9, Outcomes: ended("error", "deferred")}, "deferred"},
-		{"unconfirmed", fleet.Provision{Due: 9, Outcomes: ended("success", "unconfirmed")}, "unconfirmed"},
-		{"backing off", fleet.Provision{Due: 9, Outcomes: ended("provisioned", "error")}, "backing off"},
-		{"a hold that was broken", fleet.Provision{Due: 9, Outcomes: ended("success", "hold_ended")}, "backing off"},
-		{"confirmed", fleet.Provision{LastSuccess: 9, Outcomes: ended("success", "provisioned")}, "confirmed"},
-		{"held", fleet.Provision{ConfigDigest: "d", Outcomes: ended("error", "success")}, "held"},
-		{"told to shut down", fleet.Provision{Outcomes: ended("shutdown")}, "held"},
-		{"upgraded", fleet.Provision{Outcomes: ended("upgraded")}, "none"},
-		{"asked by a person", fleet.Provision{Asked: true, LastSuccess: 7, Outcomes: ended("provisioned")}, "waiting"},
-		{"asked, and failed since", fleet.Provision{Asked: true, Due: 9, Outcomes: ended("error")}, "backing off"},
-		{"asked, and parked since", fleet.Provision{Asked: true, Parked: true, Outcomes: ended("error")}, "parked"},
-		{"asked, and held", fleet.Provision{Asked: true, Outcomes: ended("success")}, "held"},
-		{"dropped", fleet.Provision{LastError: "x", Outcomes: ended("error")}, "none"},
-	} {
-		if got := StateOf(c.rec); got.String() != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// TestStateOfWhatARecordKeeps: a record that the leader writes reads as the state that its own list shows.
-func TestStateOfWhatARecordKeeps(t *testing.T) {
-	for _, r := range queue.Outcomes {
-		if got, want := StateOf(fleet.Provision{Outcomes: []fleet.Outcome{{Result: r.Name}}, Due: map[bool]int64{true: 1}[!r.Hold && r.Next != queue.StateNone]}), r.Next; !r.Hold && got != want {
-			t.Errorf("%s: %q, want %q", r.Name, got, want)
-		}
-	}
-}
 
 // TestDocumentOfADefault: what a trial shows of a default reads as the default did.
 func TestDocumentOfADefault(t *testing.T) {

@@ -204,7 +204,7 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 	}
 	if res.Outcome != queue.OutcomeSuccess {
 		p.carries.Delete(id)
-		p.record(now, id)
+		p.record(id)
 		return
 	}
 	w := p.awaiting[id]
@@ -212,7 +212,7 @@ func (p *Provisioner) finish(now time.Time, r *run, res queue.Result, digest str
 	switch {
 	case p.awaiting[id] != w || w.committing:
 	case p.stopping.Load():
-		p.record(now, id)
+		p.record(id)
 	default:
 		p.recordLater(id, w)
 	}
@@ -232,7 +232,7 @@ func (p *Provisioner) recordLater(id string, w *pending) {
 		}
 		p.post(func(now time.Time) {
 			if p.awaiting[id] == w && !w.committing && lead.Err() == nil {
-				p.record(now, id)
+				p.record(id)
 			}
 		})
 	})

@@ -37,9 +37,6 @@ func newTarget(p *proc) *target {
 	return t
 }
 
-// bootID is the part of a boot id that counts.
-func bootID(counter uint64) string { return fmt.Sprintf("%016x", counter) }
-
 // wants reports whether this machine wants provisioning.
 func (t *target) wants() bool {
 	d := &t.p.h.disk

@@ -2,7 +2,6 @@ package simfleet
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -29,12 +28,10 @@ type work struct {
 	round    time.Duration
 	runs     map[string]*workRun // by machine: what is probed or worked
 	busy     int
-	events   map[string]mark
+	events   map[string]queue.Mark
 	awaiting map[string]string // digest that a held machine has to announce
 	target   *target
 }
-
-type mark struct{ boot, sequence uint64 }
 
 type workRun struct {
 	job  queue.Job
@@ -44,7 +41,7 @@ type workRun struct {
 }
 
 func newWork(p *proc) *work {
-	k := &work{p: p, runs: map[string]*workRun{}, events: map[string]mark{}, awaiting: map[string]string{}}
+	k := &work{p: p, runs: map[string]*workRun{}, events: map[string]queue.Mark{}, awaiting: map[string]string{}}
 	k.q = queue.New(queue.Config{Interval: workInterval, Capacity: 16, Rand: p.h.chance.Float64})
 	k.target = newTarget(p)
 	return k
@@ -74,7 +71,6 @@ func (k *work) lead(on bool) {
 	}
 	for m := range k.p.view().Members() {
 		if p := m.Provision; !p.IsZero() {
-			k.events[m.ID] = mark{p.BootCounter, p.Sequence}
 			k.takeOver(m.ID, p)
 		}
 	}
@@ -220,8 +216,8 @@ func (k *work) heardStart(e wire.StartupEvent) (taken bool) {
 	if !k.led || !ok || e.Cluster != k.p.view().Cluster() {
 		return false
 	}
-	at := mark{binary.BigEndian.Uint64(e.BootID[:8]), e.Sequence}
-	if last := k.events[m.ID]; at.boot < last.boot || at.boot == last.boot && at.sequence <= last.sequence {
+	at := queue.MarkOf(&e)
+	if !at.After(k.events[m.ID]) {
 		return true
 	}
 	if k.q.PausedBy() == 0 {
@@ -355,11 +351,10 @@ func (k *work) announced(id string, a wire.Announce) {
 	if !k.led || k.awaiting[id] == "" || k.awaiting[id] != a.ConfigDigest || !k.q.AwaitsConfirm(id) {
 		return
 	}
-	rec := k.provision(id)
-	rec.Stage, rec.LastError, rec.ErrorKind, rec.Attempts, rec.Due, rec.Parked = string(queue.StageConfirm), "", "", 0, 0, false
-	rec.LastSuccess, rec.ConfigDigest, rec.Component = k.p.h.wall().Unix(), a.ConfigDigest, a.Component
-	rec.Outcomes = append(rec.Outcomes, fleet.Outcome{At: k.p.h.wall().Unix(), Stage: string(queue.StageConfirm), Result: queue.PastProvisioned})
-	turn := k.turn
+	e, _ := k.q.Entry(id)
+	b := k.beside(id)
+	b.Component = a.Component
+	rec, turn := queue.ConfirmedRecord(k.now(), e, b), k.turn
 	k.p.propose(fleet.ProvisionUpdate(id, rec), func(_ fleet.Result, err error) {
 		if err == nil && k.turn == turn && k.q.Confirmed(k.now(), id) {
 			delete(k.awaiting, id)
