@@ -30,8 +30,9 @@ import (
 )
 
 const (
-	// patience bounds every wait; each of them is for something that takes at most some seconds on an idle machine.
-	patience = 60 * time.Second
+	// patience bounds every wait. Each of them is for something that takes at most some seconds on an idle machine; on a busy one
+	// a single lost try may have it wait for the product's next one, which is a minute away for a seed, a move and a heal.
+	patience = 4 * time.Minute
 	// pollEvery is how often a condition is looked at.
 	pollEvery = 20 * time.Millisecond
 	// crashStatus is the exit status of a process that ended at its point.
@@ -123,6 +124,7 @@ type machine struct {
 	program  string   // "": the test build
 
 	log    *logFile
+	began  int // of the log, at the last start
 	cmd    *exec.Cmd
 	done   chan struct{}
 	client *control.Client
@@ -160,6 +162,7 @@ func (n *machine) start(env ...string) error {
 	n.cmd = exec.Command(cmp.Or(n.program, binary), n.args...)
 	n.cmd.Env = append(os.Environ(), env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
+	n.began = len(n.log.String())
 	n.done = make(chan struct{})
 	if err := n.cmd.Start(); err != nil {
 		return err
@@ -180,6 +183,12 @@ func (n *machine) ended() (status int, ended bool) {
 	default:
 		return 0, false
 	}
+}
+
+// crashedAt reports whether the process that ended last did so at a point. What else it was about to say may come behind that.
+func (n *machine) crashedAt(point string) bool {
+	status, ended := n.ended()
+	return ended && status == crashStatus && point != "" && strings.Contains(n.log.String()[n.began:], "crash point "+point+"\n")
 }
 
 // kill ends the process as a power cut does.

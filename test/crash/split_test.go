@@ -112,12 +112,19 @@ func (l *lane) makeSplit() (*fission, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := f.leader.change(wire.ClusterRequest{Op: "admit", ID: r.NodeID, Endpoint: fmt.Sprintf("127.0.0.1:%d", m.raft)}); err != nil {
-			return nil, err
-		}
+		// Two voters on a busy machine may elect the other one at any time: whoever leads is asked.
 		if err := wait(m.name+" is a voter", func() (bool, string) {
 			s, err := m.status()
-			return err == nil && s.Mode == "voter", fmt.Sprintf("%s %v", s.Mode, err)
+			if err == nil && s.Mode == "voter" {
+				return true, ""
+			}
+			state := fmt.Sprintf("%s %v", s.Mode, err)
+			for _, v := range []*machine{f.leader, f.moved} {
+				if c, err := v.cluster(); err == nil && c.View.Leads {
+					state += fmt.Sprint("; ", v.change(wire.ClusterRequest{Op: "admit", ID: r.NodeID, Endpoint: fmt.Sprintf("127.0.0.1:%d", m.raft)}))
+				}
+			}
+			return false, state
 		}); err != nil {
 			return nil, err
 		}

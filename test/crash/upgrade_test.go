@@ -109,7 +109,7 @@ func (u *upgrading) manage(before func(status int) error) error {
 		return nil
 	}
 	switch {
-	case status == crashStatus && strings.Contains(u.log.tail(3), "crash point "+u.point):
+	case u.crashedAt(u.point):
 		u.crashes++
 		if err := u.examine(); err != nil {
 			return fmt.Errorf("after crash %d: %w", u.crashes, err)

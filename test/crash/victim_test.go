@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"pace-node/internal/statedir"
@@ -99,7 +98,7 @@ func (v *victim) look() (crashed bool, err error) {
 	switch {
 	case v.killed:
 		v.killed = false
-	case status == crashStatus && v.point != "" && strings.Contains(v.log.tail(3), "crash point "+v.point):
+	case v.crashedAt(v.point):
 	default:
 		return false, fmt.Errorf("%s ended with %d, not at its point", v.name, status)
 	}
@@ -160,9 +159,13 @@ func (v *victim) examine() error {
 	return nil
 }
 
+// betweenRenames is how long a busy machine may keep a process between two renames that follow one another.
+const betweenRenames = 10 * time.Second
+
 // whole checks a machine's configuration: the old one or the new one. Between two renames of a running one there is none.
 func (v *victim) whole() (err error) {
-	for range 10 {
+	for limit := time.Now().Add(betweenRenames); ; time.Sleep(pollEvery) {
+		_, ended := v.ended() // asked first: what it leaves does not change any more
 		var got string
 		if got, err = v.greeting(); err == nil {
 			if got == v.was || got == v.later {
@@ -170,9 +173,10 @@ func (v *victim) whole() (err error) {
 			}
 			err = fmt.Errorf("it is %q, and is to be %q or %q", got, v.was, v.later)
 		}
-		time.Sleep(pollEvery)
+		if ended || time.Now().After(limit) {
+			return fmt.Errorf("configuration: %w", err)
+		}
 	}
-	return fmt.Errorf("configuration: %w", err)
 }
 
 // until polls a condition on a machine that may crash meanwhile. Before it is met the point must have come.
