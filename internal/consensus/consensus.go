@@ -456,8 +456,24 @@ func timeLeft(ctx context.Context) time.Duration {
 	return 0
 }
 
-// await begins a future and returns when it is done or the context is.
+// await begins a future and returns when it is done or the context is. While raft tries to hand leadership over it refuses
+// everything, and for a moment after it has said that the attempt failed; that is waited out, for a leader that leads on is to
+// say to nobody that it does not.
 func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
+	for {
+		err := c.awaitOnce(ctx, begin)
+		if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+			return err
+		}
+		select {
+		case <-time.After(transferAgain):
+		case <-ctx.Done():
+			return ErrTimeout
+		}
+	}
+}
+
+func (c *Consensus) awaitOnce(ctx context.Context, begin func() raft.Future) error {
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
@@ -478,8 +494,8 @@ func (c *Consensus) await(ctx context.Context, begin func() raft.Future) error {
 			return nil
 		case errors.Is(err, raft.ErrLeadershipLost):
 			return fmt.Errorf("%w (%v)", ErrLost, err)
-		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
-			return fmt.Errorf("%w (%w)", ErrNotLeader, err)
+		case errors.Is(err, raft.ErrNotLeader):
+			return fmt.Errorf("%w (%v)", ErrNotLeader, err)
 		case errors.Is(err, raft.ErrEnqueueTimeout):
 			return ErrTimeout
 		case errors.Is(err, raft.ErrRaftShutdown):

@@ -59,7 +59,7 @@ func (c *Consensus) change(ctx context.Context, begin func() raft.Future) error 
 	return err
 }
 
-// transferAgain is the wait before raft is asked again that is still busy with the attempt before.
+// transferAgain is the wait before raft is asked again that is still busy with an attempt to hand leadership over.
 const transferAgain = 10 * time.Millisecond
 
 // Transfer hands leadership to another voter: to one that is named, or to the one whose log is the longest. It returns once
@@ -69,27 +69,15 @@ func (c *Consensus) Transfer(ctx context.Context, to string) error {
 	if to != "" && c.Seats()[to] != fleet.SeatVoter {
 		return fmt.Errorf("%w: %q has no vote", ErrNobody, to)
 	}
-	err := c.transfer(ctx, to)
-	for errors.Is(err, raft.ErrLeadershipTransferInProgress) { // one that failed is answered a moment before raft is done with it
-		select {
-		case <-time.After(transferAgain):
-			err = c.transfer(ctx, to)
-		case <-ctx.Done():
-			err = ErrTimeout
-		}
-	}
-	switch {
-	case err == nil, errors.Is(err, ErrNotLeader), errors.Is(err, ErrLost), errors.Is(err, ErrTimeout), errors.Is(err, ErrClosed):
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrNobody, err)
-}
-
-func (c *Consensus) transfer(ctx context.Context, to string) error {
-	return c.await(ctx, func() raft.Future {
+	err := c.await(ctx, func() raft.Future {
 		if to == "" {
 			return c.raft.LeadershipTransfer()
 		}
 		return c.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
 	})
+	switch {
+	case err == nil, errors.Is(err, ErrNotLeader), errors.Is(err, ErrLost), errors.Is(err, ErrTimeout), errors.Is(err, ErrClosed):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNobody, err)
 }

@@ -402,8 +402,15 @@ func TestTransfer(t *testing.T) {
 		_, err = lead.Apply(ctx, admit(2))
 		q.must(err)
 
-		// Whoever is asked while an attempt fails waits for its end, and is carried out then.
+		// Whoever is asked while an attempt fails waits for its end, and is carried out then: a command, and another attempt.
 		away := make(chan error, 1)
+		go func() { away <- lead.Transfer(ctx, other) }()
+		time.Sleep(10 * time.Millisecond)
+		_, err = lead.Apply(ctx, admit(3))
+		q.must(err)
+		if err := <-away; !errors.Is(err, ErrNobody) {
+			t.Errorf("to one that is away, while a command is asked: %v", err)
+		}
 		go func() { away <- lead.Transfer(ctx, other) }()
 		time.Sleep(10 * time.Millisecond)
 		q.must(lead.Transfer(ctx, "n-c"))
