@@ -136,6 +136,9 @@ func (s *session) take(p received) error {
 		return errMalformed
 	}
 	now := time.Now()
+	if !s.heard && s.r.last != "" && s.r.last != s.voter.ID {
+		s.l.switches.Add(1) // before the status shows it: who sees the other voter finds it counted
+	}
 	s.l.setStatus(func(st *Status) {
 		st.Heard = now
 		if !s.heard {
@@ -144,9 +147,6 @@ func (s *session) take(p received) error {
 	})
 	if !s.heard {
 		s.heard = true
-		if s.r.last != "" && s.r.last != s.voter.ID {
-			s.l.switches.Add(1)
-		}
 		s.r.saying.change(s.l.cfg.Logger, now, s.voter.ID, true, "")
 	}
 	s.r.saying.tell(s.l.cfg.Logger, now)
