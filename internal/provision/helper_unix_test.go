@@ -13,12 +13,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"pace-node/internal/queue"
 )
+
+// patience is how long a test waits for what real processes do soon, however busy the machine is.
+const patience = 30 * time.Second
 
 // script writes a helper and returns its command line.
 func script(t testing.TB, body string) string {
@@ -34,7 +38,7 @@ func script(t testing.TB, body string) string {
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for begun := time.Now(); alive(pid); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > 2*time.Second {
+		if time.Since(begun) > 30*time.Second { // what is started here would end by itself after a minute
 			t.Fatalf("process %d is left", pid)
 		}
 	}
@@ -116,11 +120,8 @@ func TestHelpers(t *testing.T) {
 		{"a background child in its group", "sleep 60 & " + good, "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			begun := time.Now()
-			a, _, f := RunHelper(context.Background(), script(t, c.body), 10*time.Second, []byte(`{"identity":"m1"}`))
-			if took := time.Since(begun); took > 5*time.Second {
-				t.Fatalf("took %s", took)
-			}
+			// Whoever waited for the child in the background, a minute, would see the deadline.
+			a, _, f := RunHelper(context.Background(), script(t, c.body), patience, []byte(`{"identity":"m1"}`))
 			if (f == nil) != (c.reason == "") || f != nil && f.Reason != c.reason {
 				t.Fatalf("%+v, %+v, want %q", a, f, c.reason)
 			}
@@ -138,7 +139,7 @@ func TestHelpers(t *testing.T) {
 		})
 	}
 	a, out, f := RunHelper(context.Background(), script(t, `id=$(sed 's/.*"identity":"\([^"]*\)".*/\1/'); printf '{"configuration":{"id":"%s"}}' "$id"`),
-		10*time.Second, []byte(`{"identity":"m1"}`))
+		patience, []byte(`{"identity":"m1"}`))
 	if f != nil || a.Configuration["id"] != "m1" || !json.Valid(out) {
 		t.Fatalf("%+v %s %v", a, out, f)
 	}
@@ -156,25 +157,26 @@ func TestHelperMissing(t *testing.T) {
 }
 
 func TestHelperIsEndedWithItsWholeGroup(t *testing.T) {
-	list := filepath.Join(t.TempDir(), "pids")
 	for name, body := range map[string]string{
-		"two commands":      "sleep 20; true",
-		"a subshell":        "(sleep 20)",
-		"a pipe":            "sleep 20 | cat",
-		"a grandchild":      "sh -c 'echo $$ >>" + list + "; sh -c \"echo \\$\\$ >>" + list + "; sleep 20; true\"; true'",
-		"one that ignores":  "trap '' TERM INT HUP; sleep 20; sleep 20",
-		"one that answered": good + "; sleep 20",
+		"two commands":      "sleep 60; true",
+		"a subshell":        "(sleep 60)",
+		"a pipe":            "sleep 60 | cat",
+		"a grandchild":      "sh -c 'echo $$ >>LIST; sh -c \"echo \\$\\$ >>LIST; sleep 60; true\"; true'",
+		"one that ignores":  "trap '' TERM INT HUP; sleep 60; sleep 60",
+		"one that answered": good + "; sleep 60",
 	} {
+		list := filepath.Join(t.TempDir(), "pids")
+		command := script(t, "echo $$ >>"+list+"; echo busy >&2; "+strings.ReplaceAll(body, "LIST", list)) // before anything is forked beside it
 		t.Run(name, func(t *testing.T) {
-			_ = os.Remove(list)
-			const timeout = 700 * time.Millisecond
+			t.Parallel()
+			const timeout = 5 * time.Second // three shells have begun by then, on a busy machine too
 			begun := time.Now()
-			_, _, f := RunHelper(context.Background(), script(t, "echo $$ >>"+list+"; echo busy >&2; "+body), timeout, nil)
+			_, _, f := RunHelper(context.Background(), command, timeout, nil)
 			took := time.Since(begun)
 			if f == nil || f.Reason != ReasonTimeout || !strings.Contains(f.Text, "timed out") || !strings.Contains(f.Text, `"busy"`) {
 				t.Fatalf("%+v", f)
 			}
-			if took < timeout || took > 15*time.Second { // what it started ends after twenty by itself
+			if took < timeout || took > 50*time.Second { // what it started ends after sixty by itself
 				t.Fatalf("took %s", took)
 			}
 			group := pids(t, list)
@@ -192,20 +194,21 @@ func TestHelperIsEndedWithItsWholeGroup(t *testing.T) {
 func TestHelperCancelled(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "pids")
 	ctx, cancel := context.WithCancel(context.Background())
-	begun := make(chan time.Time, 1)
-	go func() {
-		for {
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if b, err := os.ReadFile(list); err == nil && bytes.HasSuffix(b, []byte("\n")) {
 				break
 			}
-			time.Sleep(time.Millisecond)
 		}
-		begun <- time.Now()
 		cancel()
-	}()
-	_, _, f := RunHelper(ctx, script(t, "echo $$ >"+list+"; sleep 30; true"), 20*time.Second, nil)
-	if took := time.Since(<-begun); f == nil || f.Reason != ReasonCancelled || took > 100*time.Millisecond {
-		t.Fatalf("%+v after %s", f, took)
+	})
+	// Whoever did not end it at once would see its deadline, or its own end. That it takes 100 ms at most is seen where the time
+	// is virtual, TestLeadershipLostInTheMiddle: how long a busy machine takes to end a process is not ours.
+	_, _, f := RunHelper(ctx, script(t, "echo $$ >"+list+"; sleep 60; true"), patience, nil)
+	asked.Wait()
+	if f == nil || f.Reason != ReasonCancelled {
+		t.Fatalf("%+v", f)
 	}
 	gone(t, -pids(t, list)[0])
 	if _, _, f := RunHelper(ctx, "true", time.Second, nil); f == nil || f.Reason != ReasonCancelled {
@@ -219,9 +222,10 @@ func TestSomebodyHoldsThePipe(t *testing.T) {
 		t.Skip("this machine has no setsid program")
 	}
 	list := filepath.Join(t.TempDir(), "pids")
-	command := script(t, "setsid sh -c 'echo $$ >"+list+"; exec sleep 60' & while ! test -s "+list+"; do :; done; "+good)
+	command := script(t, "setsid sh -c 'echo $$ >"+list+"; exec sleep 120' & while ! test -s "+list+"; do :; done; "+good)
 	begun := time.Now()
-	a, _, f := RunHelper(context.Background(), command, 10*time.Second, bytes.Repeat([]byte("x"), 1<<20)) // nor does anybody read
+	const timeout = 50 * time.Second
+	a, _, f := RunHelper(context.Background(), command, timeout, bytes.Repeat([]byte("x"), 1<<20)) // nor does anybody read
 	took := time.Since(begun)
 	for _, pid := range pids(t, list) {
 		defer func() {
@@ -235,7 +239,7 @@ func TestSomebodyHoldsThePipe(t *testing.T) {
 	if f != nil || a.Configuration["role"] != "web" {
 		t.Fatalf("%+v %+v", a, f)
 	}
-	if took > 9*time.Second { // the deadline is at ten, the pipe's end at sixty
+	if took > timeout-5*time.Second { // the pipe's end is at a hundred and twenty
 		t.Fatalf("the worker was free after %s", took)
 	}
 }
@@ -244,7 +248,7 @@ func TestSomebodyHoldsThePipe(t *testing.T) {
 func TestTheLastWordsAreRead(t *testing.T) {
 	command := script(t, `printf '{"configuration":{"a":"'; head -c 60000 /dev/zero | tr '\0' x; printf '"}}'`)
 	for range 50 {
-		a, _, f := RunHelper(context.Background(), command, 10*time.Second, nil)
+		a, _, f := RunHelper(context.Background(), command, patience, nil)
 		if f != nil || len(a.Configuration["a"]) != 60000 {
 			t.Fatalf("%v", f)
 		}
@@ -252,25 +256,27 @@ func TestTheLastWordsAreRead(t *testing.T) {
 }
 
 func TestRealHelpersThroughTheWholeCycle(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "runs")
 	f := newFleet(t, Config{Workers: 2, Helper: script(t, `in=$(cat)
+ran() { echo "$1" >>`+list+`; }
 case "$in" in
-*'"identity":"defer"'*) printf '{"defer":true,"msg":"no slot"}' ;;
-*'"identity":"down"'*) printf '{"shutdown":true,"msg":"retired"}' ;;
-*'"identity":"three"'*) printf '{"configuration":{"a":"b"}}'; echo broken >&2; exit 3 ;;
-*'"identity":"type"'*) printf '{"configuration":{"a":1}}' ;;
-*'"identity":"hang"'*) sleep 30; true ;;
-*) printf '{"configuration":{"role":"web"}}' ;;
-esac`), HelperTimeout: 500 * time.Millisecond})
+*'"identity":"defer"'*) ran defer; printf '{"defer":true,"msg":"no slot"}' ;;
+*'"identity":"down"'*) ran down; printf '{"shutdown":true,"msg":"retired"}' ;;
+*'"identity":"three"'*) ran three; printf '{"configuration":{"a":"b"}}'; echo broken >&2; exit 3 ;;
+*'"identity":"type"'*) ran type; printf '{"configuration":{"a":1}}' ;;
+*'"identity":"hang"'*) ran hang; sleep 60; true ;;
+*) ran ok; printf '{"configuration":{"role":"web"}}' ;;
+esac`), HelperTimeout: 5 * time.Second})
 	for _, id := range []string{"defer", "down", "three", "type", "hang", "ok1", "ok2"} {
 		f.add(id)
 	}
 	f.p.Lead(true)
-	f.provisioned(2, 20*time.Second)
+	f.provisioned(2, patience)
 	states := map[string]queue.State{"defer": queue.StateDeferred, "down": queue.StateHeld, "three": queue.StateBackingOff, "type": queue.StateParked,
 		"hang": queue.StateBackingOff, "ok1": queue.StateConfirmed, "ok2": queue.StateConfirmed}
 	for id, want := range states {
 		for begun := time.Now(); f.state(id).State != want; time.Sleep(5 * time.Millisecond) {
-			if time.Since(begun) > 10*time.Second {
+			if time.Since(begun) > patience {
 				t.Fatalf("%s is %q, want %q", id, f.state(id).State, want)
 			}
 		}
@@ -281,31 +287,50 @@ esac`), HelperTimeout: 500 * time.Millisecond})
 	if m := f.get("three"); m.digest != "" || !f.get("down").shutdown {
 		t.Fatal("configured though the helper failed, or not shut down")
 	}
-	f.want("helper_errors_total", "exit", 1)
-	f.want("helper_errors_total", "wrong_type", 1)
-	f.want("helper_errors_total", "timeout", 1)
-	f.want("errors_total", "helper", 3)
-	f.want("helper_seconds", "", 7)
+	// Those that back off are tried again while this looks: each run that has ended is counted once.
+	type counts struct{ exit, wrongType, timeout, failed, all float64 }
+	var want, got counts
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		b, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := map[string]float64{}
+		for _, id := range strings.Fields(string(b)) {
+			ran[id]++
+		}
+		want = counts{ran["three"], 1, ran["hang"], ran["three"] + 1 + ran["hang"], ran["three"] + ran["hang"] + 5}
+		got = counts{f.value("helper_errors_total", "exit"), f.value("helper_errors_total", "wrong_type"), f.value("helper_errors_total", "timeout"),
+			f.value("errors_total", "helper"), f.value("helper_seconds", "")}
+		if got == want && want.exit > 0 && want.timeout > 0 {
+			break
+		}
+		if time.Since(begun) > 2*patience {
+			t.Fatalf("counted %+v, want %+v", got, want)
+		}
+	}
 	f.close()
 }
 
 // TestStopEndsTheHelper: nothing of a helper is left when the node is told to stop and does not wait.
 func TestStopEndsTheHelper(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "pids")
-	f := newFleet(t, Config{Workers: 1, Helper: script(t, "echo $$ >"+list+"; sleep 30; true"), HelperTimeout: 20 * time.Second})
+	f := newFleet(t, Config{Workers: 1, Helper: script(t, "echo $$ >"+list+"; sleep 60; true"), HelperTimeout: patience})
 	f.add("a")
 	f.p.Lead(true)
-	for {
-		if b, err := os.ReadFile(list); err == nil && len(b) > 0 {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		if b, err := os.ReadFile(list); err == nil && bytes.HasSuffix(b, []byte("\n")) {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		if time.Since(begun) > patience {
+			t.Fatal("the helper did not begin")
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
 	f.p.Stop(ctx)
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(begun); took > patience/2 { // the helper's deadline is at thirty seconds, its own end at sixty
 		t.Fatalf("stopped after %s", took)
 	}
 	gone(t, -pids(t, list)[0])

@@ -30,7 +30,7 @@ type misbehaviour struct {
 // machine, what may be the moment's fault is tried again, and an answer that was given is used.
 var misbehaviours = []misbehaviour{
 	{"hangs", `sh -c 'echo $$ >>"$0.pids"; sleep 60; true' "$self"; true`, queue.StateBackingOff, queue.StageHelper, "timeout",
-		[]string{"timed out: it was ended after 3s", `its stderr: "busy"`}},
+		[]string{"timed out: it was ended after 8s", `its stderr: "busy"`}},
 	{"silent", `exit 0`, queue.StateBackingOff, queue.StageHelper, "no_output", []string{"printed nothing on stdout", `its stderr: "busy"`}},
 	{"twice", good + `; ` + good, queue.StateBackingOff, queue.StageHelper, "several_documents", []string{"more than one JSON document", `{\"configuration\"`}},
 	{"flood", `head -c 10000000 /dev/zero | tr '\0' x`, queue.StateBackingOff, queue.StageHelper, "too_large", []string{"more than 1 MiB on stdout", `"xxxx`}},
@@ -44,8 +44,8 @@ var misbehaviours = []misbehaviour{
 	{"many", `printf '{"configuration":{"a":"b"},"pace":{"files":{'; seq 1 10000 | sed 's/.*/"f&":{"text":"x"}/' | paste -sd, -; printf '}}}'`, queue.StateParked, queue.StageConfigure, "",
 		[]string{`the key "files" holds 10000 entries and may hold 1024`}},
 	{"nested", `head -c 200000 /dev/zero | tr '\0' '['`, queue.StateBackingOff, queue.StageHelper, "not_json", []string{"not one JSON document"}},
-	{"dribbles", `while :; do printf ' '; sleep 0.1; done`, queue.StateBackingOff, queue.StageHelper, "timeout", []string{"timed out: it was ended after 3s"}},
-	{"answered", good + `; sleep 60`, queue.StateBackingOff, queue.StageHelper, "timeout", []string{"timed out: it was ended after 3s"}},
+	{"dribbles", `while :; do printf ' '; sleep 0.1; done`, queue.StateBackingOff, queue.StageHelper, "timeout", []string{"timed out: it was ended after 8s"}},
+	{"answered", good + `; sleep 60`, queue.StateBackingOff, queue.StageHelper, "timeout", []string{"timed out: it was ended after 8s"}},
 	{"bytes", good + ` | dd bs=1 2>/dev/null`, queue.StateHeld, queue.StageRestart, "", nil},
 	{"holds", `sleep 60 & ` + good, queue.StateHeld, queue.StageRestart, "", nil},
 }
@@ -61,7 +61,7 @@ func TestMisbehavingHelpers(t *testing.T) {
 	}
 	var mu sync.Mutex
 	targets := map[string]*target.Target{}
-	f := newFleetWith(t, Config{Workers: 2, Helper: script(t, body+"esac"), HelperTimeout: 3 * time.Second}, func(d *Deps) {
+	f := newFleetWith(t, Config{Workers: 2, Helper: script(t, body+"esac"), HelperTimeout: 8 * time.Second}, func(d *Deps) {
 		d.Call = func(ctx context.Context, id string, verb wire.Verb, payload, reply any) error {
 			mu.Lock()
 			tg := targets[id]
@@ -97,7 +97,7 @@ func TestMisbehavingHelpers(t *testing.T) {
 			if e = f.state(m.name); e.State == m.state {
 				break
 			}
-			if time.Since(begun) > 30*time.Second {
+			if time.Since(begun) > 4*patience {
 				t.Fatalf("%s is %q (%s), want %q", m.name, e.State, e.LastError, m.state)
 			}
 		}
@@ -144,7 +144,7 @@ func TestNoSecretReachesAHelpersNeighbours(t *testing.T) {
 	t.Setenv("PACE_ADMIN_TOKEN_FILE", "SECRET")
 	list := filepath.Join(t.TempDir(), "seen")
 	command := script(t, `cat >/dev/null; { printf '%s\n' "$#" "$@"; env; } >`+list+"; "+good)
-	if _, _, f := RunHelper(context.Background(), command+" 'an argument'", 10*time.Second, []byte(`{"jwt":"`+hex.EncodeToString([]byte("SECRET"))+`"}`)); f != nil {
+	if _, _, f := RunHelper(context.Background(), command+" 'an argument'", patience, []byte(`{"jwt":"`+hex.EncodeToString([]byte("SECRET"))+`"}`)); f != nil {
 		t.Fatal(f)
 	}
 	b, err := os.ReadFile(list)

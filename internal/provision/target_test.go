@@ -70,8 +70,8 @@ func TestWithRealTargets(t *testing.T) {
 	until := func(what string, ok func() bool) {
 		t.Helper()
 		for begun := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
-			if time.Since(begun) > 10*time.Second {
-				t.Fatalf("not within 10s: %s", what)
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("not within a minute: %s", what)
 			}
 		}
 	}
