@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for something that comes at once.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
