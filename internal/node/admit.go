@@ -407,20 +407,11 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 			return done, err
 		}
 	}
-	own, err := n.own(ctx)
-	if err != nil {
-		return done, err
-	}
-	if own.Mode == formation.Pending {
-		return done, wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody", "do it on that fleet's leader: --scheduler="+own.Target.Endpoint)
-	}
-	if !n.isLeader() {
-		return done, n.notLeading("the waiting list is on the leader")
-	}
-	if d := n.view.Load().Dissolving(); d != nil && (c.Op == wire.ControlApprove || c.Op == wire.ControlWindow) {
-		return done, wire.NewError(wire.CodeRefusedByRule, "this fleet dissolves into the fleet "+control.Word(d.Survivor)+", so it admits nobody", "do it there: --scheduler="+control.Word(d.LeaderEndpoint))
-	}
 	var refused error
+	if err := n.ask(ctx, func(time.Time) { refused = n.admits(c.Op) }); err != nil || refused != nil {
+		return done, errors.Join(err, refused)
+	}
+	var err error
 	var rows []candidate
 	var b *body
 	switch c.Op {
@@ -431,6 +422,9 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 				"on that machine: pace-node --reset-identity; then it asks again under a new id")
 		}
 		err = n.ask(ctx, func(now time.Time) {
+			if refused = n.admits(c.Op); refused != nil {
+				return
+			}
 			var row enroll.RowID
 			if row, refused = n.list.Approve(now, id, key); refused == nil {
 				rows, b = n.rowsOf(now, row), n.body
@@ -453,6 +447,9 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 		}
 		var rejected []enroll.RowID
 		err = n.ask(ctx, func(now time.Time) {
+			if refused = n.admits(c.Op); refused != nil {
+				return
+			}
 			b = n.body
 			rejected, refused = n.list.Reject(now, id, key)
 			n.listChanged(now)
@@ -489,6 +486,21 @@ func (n *Node) enrollChange(ctx context.Context, p control.Peer, c wire.EnrollCo
 		return done, wire.NewError(wire.CodeUnknownVerb, "not an operation of the waiting list", "")
 	}
 	return done, err
+}
+
+// admits is why this machine decides on nobody at this moment, nil where it does. It is asked again where the list is
+// changed: what was begun before a move ends after it, and a window that is armed then would outlive the leadership. The loop's.
+func (n *Node) admits(op wire.ControlOp) error {
+	if own := n.form.Own(); own.Mode == formation.Pending {
+		return wire.NewError(wire.CodeRefusedByRule, "this machine asks another fleet to join, so it admits nobody", "do it on that fleet's leader: --scheduler="+own.Target.Endpoint)
+	}
+	if n.body == nil || !n.isLeader() {
+		return n.notLeading("the waiting list is on the leader")
+	}
+	if d := n.view.Load().Dissolving(); d != nil && (op == wire.ControlApprove || op == wire.ControlWindow) {
+		return wire.NewError(wire.CodeRefusedByRule, "this fleet dissolves into the fleet "+control.Word(d.Survivor)+", so it admits nobody", "do it there: --scheduler="+control.Word(d.LeaderEndpoint))
+	}
+	return nil
 }
 
 // settlePoll is how often it is looked whether a fleet of one has made its first choice.
@@ -529,6 +541,9 @@ func (n *Node) arm(ctx context.Context, p control.Peer, c wire.EnrollControl) (s
 	var b *body
 	var refused error
 	err = n.ask(ctx, func(now time.Time) {
+		if refused = n.admits(c.Op); refused != nil {
+			return
+		}
 		var ids []enroll.RowID
 		if ids, refused = n.list.Arm(now, d); refused == nil {
 			rows, b = n.rowsOf(now, ids...), n.body

@@ -143,6 +143,9 @@ func (b *body) take(ctx context.Context, step fleet.ReconcileStep, id string, m 
 // handOver has another voter lead: the one that is named, or one with a live session, since a voter that is away would have
 // to be waited for.
 func (b *body) handOver(ctx context.Context, to string) error {
+	if b == nil || b.cons == nil { // between two modes, or a learner already
+		return consensus.ErrNotLeader
+	}
 	ctx, cancel := context.WithTimeout(ctx, handOverTime)
 	defer cancel()
 	var others []string
