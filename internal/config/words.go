@@ -60,6 +60,9 @@ func (f *WordFlag) Words() string {
 	return strings.Join(out, ", ")
 }
 
+// TakesFile reports whether the flag's value is, or may be, the path of a file.
+func (f *WordFlag) TakesFile() bool { return f.Name == WordPass || f.Name == WordKey }
+
 // Takes reports whether words take the flag.
 func (f *WordFlag) Takes(words []string) bool {
 	return slices.ContainsFunc(f.Of, func(of []string) bool { return len(words) >= len(of) && slices.Equal(words[:len(of)], of) })

@@ -56,7 +56,7 @@ var Helps = []HelpRow{
 	{"audit", "By is the key of the machine at which it was typed.", []string{"pacectl audit", "pacectl audit MACHINE", "pacectl audit --since=24h --limit=20"}},
 	{"dashboard", "The address is for whoever typed this: it opens the page once, within minutes.", []string{"pacectl dashboard"}},
 	{"doctor", "", []string{"pacectl doctor", "pacectl doctor HOST"}},
-	{"completion", "It is read by the shell where that starts; packages bring it for bash, zsh and fish.", []string{"pacectl completion bash > /etc/bash_completion.d/pacectl", "pacectl completion zsh", "pacectl completion fish", "pacectl completion powershell | Out-String | Invoke-Expression"}},
+	{"completion", "It is read by the shell where that starts; packages bring it for bash, zsh and fish. In zsh the file is sourced behind compinit.", []string{"pacectl completion bash > /etc/bash_completion.d/pacectl", "pacectl completion zsh > ~/.pacectl.zsh", "pacectl completion fish | source", "pacectl completion powershell | Out-String | Invoke-Expression"}},
 }
 
 // helpWidth is how wide a sentence of the help is, in columns.
