@@ -33,10 +33,10 @@ import (
 // text is what the manual promises, not what was once printed.
 
 const (
-	awaitLimit = 20 * time.Second       // a step takes well under a second on an idle machine
+	awaitLimit = 90 * time.Second       // a step takes well under a second on an idle machine
 	awaitFirst = 20 * time.Millisecond  // between two looks, doubling
 	awaitMost  = 200 * time.Millisecond // at most
-	endLimit   = 15 * time.Second       // a stop lets a provisioning cycle come to a stage's end, 10 s at most
+	endLimit   = 45 * time.Second       // a stop lets a provisioning cycle come to a stage's end, 10 s at most, and then the disk takes its time
 	firstPort  = 20000                  // below what kernels hand to outgoing connections
 	lastPort   = 32000
 )

@@ -141,8 +141,9 @@ func TestAlertExecHangs(t *testing.T) {
 		t.Errorf("%s: %s", result, said)
 	}
 	gone()
+	had := len(calls()) // before the program begins
 	go func() {
-		for had := len(calls()); len(calls()) == had && ctx.Err() == nil; {
+		for len(calls()) == had && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 		stop()
