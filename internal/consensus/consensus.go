@@ -358,6 +358,13 @@ func (c *Consensus) Leader() string {
 // Term is raft's current term.
 func (c *Consensus) Term() uint64 { return c.raft.CurrentTerm() }
 
+// LeadsIn returns the term in which this voter leads; false: it does not. The term is the same before and after the question
+// who leads, so that one that just stepped down never takes its follower's term for its own.
+func (c *Consensus) LeadsIn() (term uint64, ok bool) {
+	term = c.Term()
+	return term, c.IsLeader() && c.Term() == term
+}
+
 // Commits counts the commands applied since Open.
 func (c *Consensus) Commits() uint64 { return uint64(c.heard.Load()) }
 

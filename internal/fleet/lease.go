@@ -16,7 +16,34 @@ const (
 	// LeaseSilence is after how long without any voter a machine refuses all work: what it holds of the roster, and so of
 	// who may lead, is an hour old then, five minutes of slack included.
 	LeaseSilence = 65 * time.Minute
+	// LeaseKept is for how long a machine remembers what it did under a lease, whatever any clock says: the leader's may jump
+	// ahead, and back again while the lease is still good.
+	LeaseKept = LeaseLife + 2*LeaseSlack
 )
+
+// Obeyed is what a machine remembers of the leader whose step it began last: a lease ends with its leader's term, also before a
+// heartbeat has told of the next one. The term is that leader's own word, which any voter's key could say of any term, so that
+// it counts only for as long as a lease from before it can be good.
+type Obeyed struct {
+	cluster     string
+	epoch, term uint64
+	at          time.Time
+}
+
+// Begin notes that a step of a lease is begun now; now is elapsed time of this machine.
+func (o *Obeyed) Begin(now time.Time, c *wire.LeaseClaims) {
+	if c.Term >= o.Term(now, c.Cluster, c.Epoch) {
+		*o = Obeyed{c.Cluster, c.Epoch, c.Term, now}
+	}
+}
+
+// Term returns the term of the leader that was obeyed last in a cluster and recovery epoch; 0: none that counts.
+func (o *Obeyed) Term(now time.Time, cluster string, epoch uint64) uint64 {
+	if o.cluster != cluster || o.epoch != epoch || now.Sub(o.at) > LeaseKept {
+		return 0
+	}
+	return o.term
+}
 
 // LeaseVerdict says whether a lease is good, or the first check that it failed.
 type LeaseVerdict uint8
@@ -106,6 +133,8 @@ type LeaseInput struct {
 	Seen       func(serial [16]byte) bool
 	// HighestTerm is the highest term that a followed heartbeat confirmed in this cluster and recovery epoch.
 	HighestTerm uint64
+	// ObeyedTerm is the term of the leader whose step was begun here last, by Obeyed.
+	ObeyedTerm uint64
 }
 
 // leaseFacts is the input with what the checks before have found.
@@ -136,7 +165,7 @@ var leaseChecks = []leaseCheck{
 	{LeaseWrongDigest, func(f *leaseFacts) bool { return f.lease.Claims.Digest != f.in.BodyDigest }},
 	{LeaseExpired, func(f *leaseFacts) bool { return leaseExpired(f.lease.Claims.Expiry, f.in.LeaderNow) }},
 	{LeaseReplayed, func(f *leaseFacts) bool { return f.in.Seen != nil && f.in.Seen(f.lease.Claims.Serial) }},
-	{LeaseOldTerm, func(f *leaseFacts) bool { return f.lease.Claims.Term < f.in.HighestTerm }},
+	{LeaseOldTerm, func(f *leaseFacts) bool { return f.lease.Claims.Term < max(f.in.HighestTerm, f.in.ObeyedTerm) }},
 	{LeaseSilent, func(f *leaseFacts) bool { return f.in.Silence >= LeaseSilence }},
 }
 

@@ -194,3 +194,51 @@ func TestLeaseEdges(t *testing.T) {
 		}
 	}
 }
+
+// TestObeyed: which term of a lease that was obeyed counts, and for how long.
+func TestObeyed(t *testing.T) {
+	now := time.Now()
+	claims := func(term uint64) *wire.LeaseClaims {
+		return &wire.LeaseClaims{Cluster: testCluster, Epoch: 1, Term: term}
+	}
+	var o Obeyed
+	if o.Term(now, testCluster, 1) != 0 || o.Term(now, "", 0) != 0 {
+		t.Error("one that obeyed nobody remembers a term")
+	}
+	o.Begin(now, claims(7))
+	o.Begin(now.Add(time.Minute), claims(6)) // refused before it comes this far
+	for _, c := range []struct {
+		name    string
+		after   time.Duration
+		cluster string
+		epoch   uint64
+		want    uint64
+	}{
+		{"at once", 0, testCluster, 1, 7},
+		{"as long as a lease from before it can be good", LeaseLife + 2*LeaseSlack, testCluster, 1, 7},
+		{"and no longer", LeaseLife + 2*LeaseSlack + 1, testCluster, 1, 0},
+		{"in another epoch", 0, testCluster, 2, 0},
+		{"in another fleet", 0, "c0ffee00000000000000000000000002", 1, 0},
+	} {
+		if got := o.Term(now.Add(c.after), c.cluster, c.epoch); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	o.Begin(now.Add(time.Hour), claims(3)) // whoever said 7 has been forgotten by then
+	if got := o.Term(now.Add(time.Hour), testCluster, 1); got != 3 {
+		t.Errorf("after it lapsed: %d, want 3", got)
+	}
+}
+
+// TestLeaseOfAnObeyedTerm: a lease of an earlier term than that of the leader which was obeyed is refused where no heartbeat has
+// told of it yet; one of that term and of a later one is good.
+func TestLeaseOfAnObeyedTerm(t *testing.T) {
+	v := leaseView(t)
+	for obeyed, want := range map[uint64]LeaseVerdict{0: LeaseOK, 6: LeaseOK, 7: LeaseOK, 8: LeaseOldTerm} {
+		in := leaseWith(v, func(LeaseVerdict) bool { return false })
+		in.HighestTerm, in.ObeyedTerm = 5, obeyed
+		if _, got := JudgeLease(in); got != want {
+			t.Errorf("one of term 7 after one of term %d: %s, want %s", obeyed, got, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ func TestNumbersOfThePages(t *testing.T) {
 		{"the life of a lease", int64(LeaseLife), int64(10 * time.Minute)},
 		{"the slack of its expiry", int64(LeaseSlack), int64(300 * time.Second)},
 		{"no work after hearing no voter for", int64(LeaseSilence), int64(65 * time.Minute)},
+		{"what was done under a lease is remembered for", int64(LeaseKept), int64(20 * time.Minute)},
 		{"a promotion that stands still is withdrawn", int64(PromotionPatience), int64(10 * time.Minute)},
 		{"the audit's ring", MaxAudit, 1000},
 	} {

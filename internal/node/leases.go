@@ -38,11 +38,8 @@ type leaseBook struct {
 	Serials map[string]uint64    `json:"serials"` // hex → expiry, Unix seconds
 	since   map[string]time.Time // when this process learned of each
 	refused map[string]uint64    // by reason
+	obeyed  fleet.Obeyed
 }
-
-// leaseKept is for how long a process keeps a serial whatever any clock says: the leader's may jump ahead, and back again
-// while the lease is still good.
-const leaseKept = fleet.LeaseLife + 2*fleet.LeaseSlack
 
 // leasePoints are the crash points of spending a lease.
 var leasePoints = prefixed("node.lease.", statedir.WriteSteps)
@@ -82,7 +79,7 @@ func (b *leaseBook) reset(cluster string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Cluster = cluster
-	b.Serials, b.since = map[string]uint64{}, map[string]time.Time{}
+	b.Serials, b.since, b.obeyed = map[string]uint64{}, map[string]time.Time{}, fleet.Obeyed{}
 }
 
 // spend judges a lease and, if it is good, spends it durably.
@@ -93,14 +90,18 @@ func (b *leaseBook) spend(in fleet.LeaseInput) (fleet.LeaseVerdict, error) {
 		_, ok := b.Serials[hex.EncodeToString(serial[:])]
 		return ok
 	}
+	now := time.Now()
+	if in.View != nil {
+		in.ObeyedTerm = b.obeyed.Term(now, in.View.Cluster(), in.View.Epoch())
+	}
 	claims, verdict := fleet.JudgeLease(in)
 	if verdict != fleet.LeaseOK {
 		b.refused[verdict.String()]++
 		return verdict, nil
 	}
-	now, leader := time.Now(), uint64(max(in.LeaderNow.Unix(), 0))
+	leader := uint64(max(in.LeaderNow.Unix(), 0))
 	for serial, expiry := range b.Serials {
-		if expiry < leader-min(leader, uint64(fleet.LeaseSlack/time.Second)) && now.Sub(b.since[serial]) > leaseKept {
+		if expiry < leader-min(leader, uint64(fleet.LeaseSlack/time.Second)) && now.Sub(b.since[serial]) > fleet.LeaseKept {
 			delete(b.Serials, serial)
 			delete(b.since, serial)
 		}
@@ -110,6 +111,9 @@ func (b *leaseBook) spend(in fleet.LeaseInput) (fleet.LeaseVerdict, error) {
 	raw, err := json.Marshal(b)
 	if err == nil {
 		err = statedir.WriteFileAtomic(filepath.Join(b.dir, leasesFile), statedir.Seal(leasesMagic, leasesFormat, append(raw, '\n')), 0o600, func(step string) { b.point("node.lease." + step) })
+	}
+	if err == nil {
+		b.obeyed.Begin(now, &claims)
 	}
 	return verdict, err
 }
@@ -131,40 +135,55 @@ func (n *Node) lease(id, step string, body []byte) ([]byte, error) {
 	if v == nil || !b.leads() {
 		return nil, n.notLeader("only the leader signs leases")
 	}
+	term, leads := b.cons.LeadsIn()
+	if !leads {
+		return nil, n.notLeader("only the leader signs leases")
+	}
 	claims := wire.LeaseClaims{Version: wire.LeaseVersion, Target: id, Step: step, Digest: sha256.Sum256(body),
-		Expiry: uint64(max(time.Now().Add(fleet.LeaseLife).Unix(), 0)), Cluster: v.Cluster(), Epoch: v.Epoch(), Term: b.cons.Term(), Signer: n.id}
+		Expiry: uint64(max(time.Now().Add(fleet.LeaseLife).Unix(), 0)), Cluster: v.Cluster(), Epoch: v.Epoch(), Term: term, Signer: n.id}
 	n.cfg.Entropy(claims.Serial[:])
 	return fleet.SignLease(n.key, claims), nil
 }
 
 // Work implements control.Backend: it checks the lease of a step that changes this machine against the roster that is applied
-// here, and has the step done. Which steps those are is a column of the table that carries them out.
+// here, and has the step done. Which steps those are is a column of the table that carries them out. It is judged when its turn
+// has come: between the word and the step no other leader's step finds room.
 func (n *Node) Work(ctx context.Context, p control.Peer, w wire.WorkRequest) (wire.WorkAnswer, error) {
 	if n.pinDisagrees.Load() {
 		return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "this machine takes no work: "+pinDisagreesText, "correct --fleet-id on that machine")
 	}
+	var allow func(context.Context) error
 	if row, known := target.LookupStep(w.Step); known && row.Lease {
-		verdict, err := n.leases.spend(n.leaseInput(p, w))
-		if s, ok := p.Session.(*netio.Session); ok && err == nil && verdict == fleet.LeaseExpired && n.hello(ctx, s) == nil {
-			in := n.leaseInput(p, w)
-			in.LeaderNow = saidClock(s, time.Now()) // it may have been set since it said, here or in a heartbeat, what it shows
-			verdict, err = n.leases.spend(in)
-		}
-		switch {
-		case err != nil:
-			return wire.WorkAnswer{}, wire.NewError(wire.CodeRefusedByRule, "the lease could not be recorded as spent: "+err.Error(), "look at the disk of that machine")
-		case verdict == fleet.LeaseSignerUnknown:
-			return wire.WorkAnswer{}, wire.NewError(wire.CodeRosterNotApplied, verdict.String(), verdict.Remedy())
-		case verdict != fleet.LeaseOK:
-			n.log.Warn("lease refused", "step", control.Word(w.Step), "reason", verdict.String())
-			return wire.WorkAnswer{}, wire.NewError(wire.CodeLeaseRefused, verdict.String(), verdict.Remedy())
-		}
+		allow = func(ctx context.Context) error { return n.spendLease(ctx, p, w) }
 	}
-	a := n.target.Work(ctx, w.Step, w.Body)
+	a, err := n.target.WorkUnder(ctx, w.Step, w.Body, allow)
+	if err != nil {
+		return wire.WorkAnswer{}, err
+	}
 	if a.Error == target.BusyText {
 		return wire.WorkAnswer{}, wire.NewError(wire.CodeBusy, a.Error, "it is asked again when that is done; pacectl node on that machine shows its step")
 	}
 	return a, nil
+}
+
+// spendLease judges the lease that work comes with and, if it is good, spends it.
+func (n *Node) spendLease(ctx context.Context, p control.Peer, w wire.WorkRequest) error {
+	verdict, err := n.leases.spend(n.leaseInput(p, w))
+	if s, ok := p.Session.(*netio.Session); ok && err == nil && verdict == fleet.LeaseExpired && n.hello(ctx, s) == nil {
+		in := n.leaseInput(p, w)
+		in.LeaderNow = saidClock(s, time.Now()) // it may have been set since it said, here or in a heartbeat, what it shows
+		verdict, err = n.leases.spend(in)
+	}
+	switch {
+	case err != nil:
+		return wire.NewError(wire.CodeRefusedByRule, "the lease could not be recorded as spent: "+err.Error(), "look at the disk of that machine")
+	case verdict == fleet.LeaseSignerUnknown:
+		return wire.NewError(wire.CodeRosterNotApplied, verdict.String(), verdict.Remedy())
+	case verdict != fleet.LeaseOK:
+		n.log.Warn("lease refused", "step", control.Word(w.Step), "reason", verdict.String())
+		return wire.NewError(wire.CodeLeaseRefused, verdict.String(), verdict.Remedy())
+	}
+	return nil
 }
 
 // leaseInput is what a lease is judged by here and now.

@@ -44,8 +44,13 @@ func newLeaseLab(t *testing.T) *leaseLab {
 
 // input is a lease of the serial that was signed at a time of the leader's clock, and is judged at another.
 func (l *leaseLab) input(serial byte, signed, judged time.Time) fleet.LeaseInput {
+	return l.inputIn(1, serial, signed, judged)
+}
+
+// inputIn is that of a leader of another term, of which no heartbeat told.
+func (l *leaseLab) inputIn(term uint64, serial byte, signed, judged time.Time) fleet.LeaseInput {
 	claims := wire.LeaseClaims{Version: wire.LeaseVersion, Serial: [16]byte{serial}, Target: "a", Step: "restart", Digest: sha256.Sum256(nil),
-		Expiry: uint64(max(signed.Add(fleet.LeaseLife).Unix(), 0)), Cluster: leaseFleet, Term: 1, Signer: "a"}
+		Expiry: uint64(max(signed.Add(fleet.LeaseLife).Unix(), 0)), Cluster: leaseFleet, Term: term, Signer: "a"}
 	return fleet.LeaseInput{Raw: fleet.SignLease(l.key, claims), View: l.view, Self: "a", Step: "restart", BodyDigest: sha256.Sum256(nil), LeaderNow: judged, HighestTerm: 1}
 }
 
@@ -148,11 +153,41 @@ func TestLeasesAcrossClockJumps(t *testing.T) {
 			t.Errorf("%d serials are kept of %d", len(book.Serials), serial)
 		}
 		// Once they have expired by the clock and by elapsed time, they go.
-		time.Sleep(leaseKept + time.Second)
+		time.Sleep(fleet.LeaseKept + time.Second)
 		far := time.Unix(1<<40, 0)
 		lab.spends(book, lab.input(255, far, far), fleet.LeaseOK, "a last one")
 		if len(book.Serials) != 1 || len(book.since) != 1 {
 			t.Errorf("%d serials are kept", len(book.Serials))
 		}
+	})
+}
+
+// TestLeaseEndsWithItsTerm: once a step of a later leader was begun, one of an earlier is refused, though no heartbeat has told of
+// the later one; for as long as a lease can be good, and in that fleet only. A lease that could not be spent is not obeyed.
+func TestLeaseEndsWithItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, lab, now := t.TempDir(), newLeaseLab(t), time.Unix(1_800_000_000, 0)
+		book, err := openLeases(dir, leaseFleet, quietPoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lab.spends(book, lab.inputIn(4, 1, now, now), fleet.LeaseOK, "of term 4")
+		lab.spends(book, lab.inputIn(5, 2, now, now), fleet.LeaseOK, "of term 5")
+		lab.spends(book, lab.inputIn(4, 3, now, now), fleet.LeaseOldTerm, "of term 4 after one of term 5")
+		lab.spends(book, lab.inputIn(5, 4, now, now), fleet.LeaseOK, "of term 5 again")
+
+		book.dir = filepath.Join(dir, "gone")
+		if _, err := book.spend(lab.inputIn(9, 5, now, now)); err == nil {
+			t.Error("it is spent where nothing can be written")
+		}
+		book.dir = dir
+		lab.spends(book, lab.inputIn(6, 6, now, now), fleet.LeaseOK, "of term 6 after one of term 9 that was not spent")
+
+		time.Sleep(fleet.LeaseKept + time.Second) // whoever's key said term 6 says no more
+		later := now.Add(fleet.LeaseKept)
+		lab.spends(book, lab.inputIn(3, 7, later, later), fleet.LeaseOK, "of term 3, when no lease from before can be good")
+		book.reset("c0ffee00000000000000000000000002")
+		book.reset(leaseFleet)
+		lab.spends(book, lab.inputIn(2, 8, later, later), fleet.LeaseOK, "of term 2, after a change of fleets and back")
 	})
 }

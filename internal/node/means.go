@@ -3,41 +3,22 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"pace-node/internal/config"
 	"pace-node/internal/control"
 	"pace-node/internal/fleet"
 	"pace-node/internal/provision"
+	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
 
 // means is what is known of who could provision machines. It is the loop's.
 type means struct {
-	profile string          // the fleet's setting, as last followed
-	fault   error           // why this machine could not; nil: it could, or nobody has looked
-	others  map[string]bool // by id: what the other members announced
-	handing bool            // leadership is being handed over for it
-	last    string          // who led last, as far as it was heard
-	from    string          // who led before this one, which leads
-	gained  time.Time       // since when it does
-}
-
-// handBackAfter is for how long a leader that cannot provision does not hand back to whoever led before it: that one may have
-// stepped down to be demoted, to be forgotten or to leave, and whoever asked for that finds its leader within
-// this time.
-const handBackAfter = 15 * time.Second
-
-// ledNow keeps who led before this machine. led is "" while nobody is known.
-func (m *means) ledNow(now time.Time, led, own string) {
-	if led == "" || led == m.last {
-		return
-	}
-	if led == own {
-		m.from, m.gained = m.last, now
-	}
-	m.last = led
+	profile string // the fleet's setting, as last followed
+	fault   error  // why this machine could not; nil: it could, or nobody has looked
+	handing bool   // leadership is being handed over for it
+	queue.Means
 }
 
 const helperMissing = "provisioning-helper-missing"
@@ -87,13 +68,9 @@ func (n *Node) meansSeen(err error) {
 
 // meansHeard keeps what another member announced; a leader that has nothing to provision with may hand over to it.
 func (n *Node) meansHeard(id string, provisions bool) {
-	if n.means.others == nil {
-		n.means.others = map[string]bool{}
-	}
-	if n.means.others[id] == provisions {
+	if !n.means.Heard(id, provisions) {
 		return
 	}
-	n.means.others[id] = provisions
 	n.showHelper()
 	if provisions && n.queuePaused != "" {
 		n.handQueueOver(n.queuePaused)
@@ -101,16 +78,17 @@ func (n *Node) meansHeard(id string, provisions bool) {
 }
 
 // able are the voters that announced that they could provision, and have a session.
-func (n *Node) able() (out []string) {
+func (n *Node) able() []string {
 	if n.body == nil || n.body.cons == nil {
 		return nil
 	}
+	var here []string
 	for _, m := range n.body.view().Voters() {
-		if m.ID != n.id && n.means.others[m.ID] && n.hub.ByKey(m.Key) != nil {
-			out = append(out, m.ID)
+		if m.ID != n.id && n.hub.ByKey(m.Key) != nil {
+			here = append(here, m.ID)
 		}
 	}
-	return out
+	return n.means.Able(here)
 }
 
 // showHelper raises that this voter could not provision if it led, before it matters. Where nothing is configured that is
@@ -136,10 +114,7 @@ func (n *Node) provisionedAnybody() bool {
 // handQueueOver has a voter lead that announced that it could provision, since this one cannot. Without one the queue stays
 // paused here, until there is a helper again or such a voter announces itself.
 func (n *Node) handQueueOver(why string) {
-	b, able := n.body, n.able()
-	if time.Since(n.means.gained) < handBackAfter {
-		able = slices.DeleteFunc(able, func(id string) bool { return id == n.means.from })
-	}
+	b, able := n.body, n.means.HandTo(time.Now(), n.able())
 	if n.means.handing || len(able) == 0 || !b.leads() {
 		return
 	}

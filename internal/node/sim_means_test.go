@@ -291,7 +291,7 @@ func TestSimOnlyHelperIsTakenOut(t *testing.T) {
 				s.promote(a, b)
 				s.must(s.cluster(a, wire.ClusterRequest{Op: "transfer", ID: b.id}))
 				s.want(10*time.Second, "the other leads, for a while", func() bool { return s.leading() == b })
-				s.never(handBackAfter-5*time.Second, "it hands back at once", func() bool { return s.leading() == a })
+				s.never(queue.HandBackAfter-5*time.Second, "it hands back at once", func() bool { return s.leading() == a })
 				s.want(2*time.Minute, "the one that can leads again", func() bool { return s.leading() == a })
 				time.Sleep(5 * time.Minute) // the other knows what it announced
 				s.must(c.do(s, a, b))

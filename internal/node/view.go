@@ -44,7 +44,7 @@ func (n *Node) publish(now time.Time) {
 		n.leads.Store(&l)
 		if old == nil || old.id != l.id {
 			n.tellLeader(l)
-			n.means.ledNow(now, l.id, n.id)
+			n.means.Led(now, l.id, n.id)
 			if b != nil && b.cons != nil && l.id != n.id && !l.key.IsZero() {
 				if s := n.hub.ByKey(l.key); s != nil { // a leader that just became a voter has heard no announcement of others
 					n.announceTo(now, s)
@@ -115,12 +115,12 @@ func (n *Node) viewChanged(now time.Time, b *body) {
 	if n.looked != nil && n.looked.Cluster() == v.Cluster() {
 		for _, id := range v.Gone(n.looked) {
 			delete(n.lastHeard, id)
-			delete(n.means.others, id)
+			n.means.Gone(id)
 			n.provisioner.Removed(id)
 		}
 	} else {
 		clear(n.lastHeard)
-		clear(n.means.others)
+		n.means.Clear()
 	}
 	n.tellFleet(n.looked, v)
 	n.looked = v

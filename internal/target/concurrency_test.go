@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -268,5 +269,58 @@ func TestFlushWaitsForTheKeeper(t *testing.T) {
 	go close(goOn)
 	if left := unfinished(atRest(t, tg)); len(left) != 0 {
 		t.Errorf("%q is left", left)
+	}
+}
+
+// TestWorkUnder: while it is asked whether a step may be done no other one begins; what is not allowed changes and counts nothing.
+func TestWorkUnder(t *testing.T) {
+	dir := folder(t)
+	tg := open(t, config(dir))
+	asked, answer := make(chan struct{}), make(chan error)
+	allow := func(context.Context) error { close(asked); return <-answer }
+	type ended struct {
+		a   wire.WorkAnswer
+		err error
+	}
+	done := make(chan ended)
+	work := func() {
+		a, err := tg.WorkUnder(context.Background(), wire.StepConfigure, encode(t, body("one")), allow)
+		done <- ended{a, err}
+	}
+	go work()
+	<-asked
+	if a := tg.Work(context.Background(), wire.StepConfigure, encode(t, body("two"))); a.Error != BusyText || !tg.Query().Busy {
+		t.Errorf("another one meanwhile: %+v", a)
+	}
+	refusal := errors.New("of an old term")
+	answer <- refusal
+	if e := <-done; e.err != refusal || tg.Digest() != "" || tg.Query().Busy || tg.begun != 0 {
+		t.Errorf("%+v, and it runs %q after %d steps", e, tg.Digest(), tg.begun)
+	}
+	for reason, n := range tg.Refusals() {
+		if n != 0 && reason != ReasonBusy {
+			t.Errorf("%s is counted", reason)
+		}
+	}
+
+	asked = make(chan struct{})
+	go work()
+	<-asked
+	answer <- nil
+	if e := <-done; e.err != nil || !e.a.OK || tg.Digest() == "" {
+		t.Errorf("an allowed one: %+v", e)
+	}
+
+	asked = make(chan struct{})
+	go work()
+	<-asked
+	tg.ChangeFleet(clusterB) // while it is asked
+	answer <- nil
+	if e := <-done; e.err != nil || e.a.OK {
+		t.Errorf("one whose machine changed fleets meanwhile: %+v", e)
+	}
+
+	if _, err := tg.WorkUnder(context.Background(), "juggle", nil, func(context.Context) error { t.Error("it is asked for a step that nobody knows"); return nil }); err != nil {
+		t.Error(err)
 	}
 }

@@ -43,7 +43,18 @@ func LookupStep(step string) (StepRow, bool) {
 // Work carries out one step. A second one meanwhile is answered BusyText. A step whose ctx ends before its change is made
 // leaves everything as it was; after that it completes.
 func (t *Target) Work(ctx context.Context, step string, body json.RawMessage) wire.WorkAnswer {
-	answer, r := t.work(ctx, step, body)
+	answer, _ := t.WorkUnder(ctx, step, body, nil)
+	return answer
+}
+
+// WorkUnder is Work that asks allow, where that is not nil, when the step's turn has come: no other one begins between its word
+// and the step, and while it is asked every other one is answered BusyText. Its error is returned, and nothing is done or
+// counted then.
+func (t *Target) WorkUnder(ctx context.Context, step string, body json.RawMessage, allow func(context.Context) error) (wire.WorkAnswer, error) {
+	answer, r, err := t.work(ctx, step, body, allow)
+	if err != nil {
+		return wire.WorkAnswer{}, err
+	}
 	var raw []byte
 	if r == nil {
 		var err error
@@ -54,7 +65,7 @@ func (t *Target) Work(ctx context.Context, step string, body json.RawMessage) wi
 		}
 	}
 	if r == nil {
-		return wire.WorkAnswer{OK: true, Body: raw}
+		return wire.WorkAnswer{OK: true, Body: raw}, nil
 	}
 	said, level := refusalSaid{shown(step), r.reason, r.text}, slog.LevelWarn
 	t.mu.Lock()
@@ -66,13 +77,13 @@ func (t *Target) Work(ctx context.Context, step string, body json.RawMessage) wi
 	}
 	t.mu.Unlock()
 	t.log.Log(ctx, level, "step not carried out", "step", wire.Printable(shown(step)), "reason", string(r.reason), "error", r.text)
-	return wire.WorkAnswer{Error: r.text, Transient: transient(r.reason)}
+	return wire.WorkAnswer{Error: r.text, Transient: transient(r.reason)}, nil
 }
 
-func (t *Target) work(ctx context.Context, step string, body json.RawMessage) (any, *refusal) {
+func (t *Target) work(ctx context.Context, step string, body json.RawMessage, allow func(context.Context) error) (any, *refusal, error) {
 	row, ok := LookupStep(step)
 	if !ok {
-		return nil, refuse(ReasonUnknownStep, fmt.Sprintf("this node does not know the step %s: it may be older than the leader", shown(step)))
+		return nil, refuse(ReasonUnknownStep, fmt.Sprintf("this node does not know the step %s: it may be older than the leader", shown(step))), nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -80,14 +91,12 @@ func (t *Target) work(ctx context.Context, step string, body json.RawMessage) (a
 	switch {
 	case t.closed || t.replaced:
 		t.mu.Unlock()
-		return nil, refuse(ReasonClosed, "this node is stopping; try again when it is back")
+		return nil, refuse(ReasonClosed, "this node is stopping; try again when it is back"), nil
 	case t.running != nil:
 		t.mu.Unlock()
-		return nil, refuse(ReasonBusy, BusyText)
+		return nil, refuse(ReasonBusy, BusyText), nil
 	}
 	t.running = &running{step, cancel}
-	t.begun++
-	t.suspect = ""
 	t.steps.Add(1)
 	t.mu.Unlock()
 	defer func() {
@@ -96,10 +105,20 @@ func (t *Target) work(ctx context.Context, step string, body json.RawMessage) (a
 		t.mu.Unlock()
 		t.steps.Done()
 	}()
-	if err := context.Cause(ctx); err != nil {
-		return nil, ended(err)
+	if allow != nil {
+		if err := allow(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
-	return row.run(t, ctx, body)
+	if err := context.Cause(ctx); err != nil {
+		return nil, ended(err), nil
+	}
+	t.mu.Lock()
+	t.begun++
+	t.suspect = ""
+	t.mu.Unlock()
+	answer, r := row.run(t, ctx, body)
+	return answer, r, nil
 }
 
 // ended says why a step ended at its boundary.
