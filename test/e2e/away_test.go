@@ -32,13 +32,9 @@ func TestForgottenIsTrustedNoLongerAndLeftInPeace(t *testing.T) { // field case 
 	if _, code := thief.asksOn(held, wire.VerbStatus, payloads[wire.VerbStatus]); code != 0 {
 		t.Fatalf("a member's key reads no status: %s", code)
 	}
-	began := time.Now()
 	a.must("--cluster-forget=" + id)
-	select {
+	select { // within a second: TestSimForgetVoter and its like hold that, in a time that no load bends
 	case <-held.Done():
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("its session was closed after %s", took)
-		}
 	case <-time.After(patience):
 		t.Error("its session stays open")
 	}
@@ -104,21 +100,28 @@ func TestStaleViewSaysHowOldItIs(t *testing.T) { // field case P34
 		}
 	}
 	b.host.cut()
-	cut := time.Now()
 	type view struct {
 		View struct {
 			AsOfMS         int64 `json:"as_of_ms"`
 			LeaderSilentMS int64 `json:"leader_silent_ms"`
 		}
 	}
-	until(t, "the condition", func() (bool, string) {
+	// How long it is silent, and for how long the condition is raised, say both the node: what is between them is when that was,
+	// which is looked at once a second. The first is read before the second, so a busy machine only makes it less.
+	const silence, beat, hung = 90 * time.Second, time.Second, 10 // of beats, behind which a node counts as hung
+	until(t, "the condition, after 90 s of silence", func() (bool, string) {
 		d, err := b.status()
-		return err == nil && d.has("consensus-leader-silent"), fmt.Sprintf("%s after the cut, %v, %v", time.Since(cut).Round(time.Second), d.Conditions, err)
-	}, 2*time.Minute)
-	silent := time.Since(cut)
-	if silent < 80*time.Second || silent > 110*time.Second {
-		t.Errorf("raised after %s, wanted after 90 s", silent)
-	}
+		raised := time.Duration(0)
+		for _, c := range d.Conditions {
+			if c.ID == "consensus-leader-silent" {
+				raised = time.Duration(d.View.LeaderSilentMS-c.SinceMS) * time.Millisecond
+			}
+		}
+		if raised >= silence+hung*beat {
+			t.Fatalf("raised after %s, wanted after %s", raised, silence)
+		}
+		return raised >= silence-beat/10, fmt.Sprintf("silent for %d ms, %v, %v", d.View.LeaderSilentMS, d.Conditions, err) // rounded twice
+	})
 	for _, args := range [][]string{{"node", "--json"}, {"fleet", "status", "--json"}} {
 		out, err := b.pacectl(args...)
 		var v view

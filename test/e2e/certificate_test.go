@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"os"
 	"os/exec"
@@ -139,9 +140,10 @@ func TestCertificates(t *testing.T) {
 	if c := b.certificate(); c == nil || !c.Equal(first) {
 		t.Error("what it had is not what it has")
 	}
-	if got := a.metrics().of(t, `pace_provision_errors_total{stage="csr"}`); got != 1 {
-		t.Errorf("%v refusals counted", got)
-	}
+	until(t, "the refusal is counted", func() (bool, string) {
+		got := a.metrics().of(t, `pace_provision_errors_total{stage="csr"}`)
+		return got == 1, fmt.Sprint(got)
+	})
 	// Without the pattern it is served again, under another key.
 	profile(`{"provision-pki":"true"}`)
 	if out, err := a.pacectl("queue", "retry", "birch"); err != nil {

@@ -137,7 +137,5 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	if after.term != before.term || after.leader != before.leader || after.learners != before.learners+1 {
 		t.Errorf("before %+v\nafter  %+v", before, after)
 	}
-	if got := a.memory(); got > memory+48<<20 {
-		t.Errorf("%d MiB of memory, %d before", got>>20, memory>>20)
-	}
+	a.holds(memory, 48)
 }

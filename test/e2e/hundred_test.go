@@ -17,7 +17,7 @@ import (
 // asked is a document of the node's, over its administrators' socket: a process for each look at a hundred nodes would
 // measure the processes.
 func asked[T any](n *node, verb wire.Verb, request any) (doc T, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 35*time.Second) // as a verb gives a node
 	defer cancel()
 	payload, err := json.Marshal(request)
 	if err != nil {

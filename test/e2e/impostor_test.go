@@ -57,10 +57,10 @@ func (h *host) impostor(t *testing.T, l lie) (i *impostor, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i = &impostor{lie: l, t: t, log: &logFile{}}
+	i = &impostor{lie: l, t: t, log: newLog(t)}
 	cmd := exec.Command("ip", "netns", "exec", h.ns, os.Args[0], "-test.run=^TestImpostorProcess$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), impostorVariable+"="+string(text), "PACE_BINARY="+binary)
-	cmd.Stdout, cmd.Stderr = i.log, i.log
+	i.log.takes(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

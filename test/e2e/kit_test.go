@@ -222,6 +222,7 @@ func (h *host) joined(t *testing.T, leader *node, name string, args ...string) *
 	n := h.start(t, name, args...)
 	n.approve(leader)
 	n.inMode("learner", leader)
+	n.arrived(leader)
 	return n
 }
 

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -222,27 +220,9 @@ func (n *node) state() string {
 	return n.dir
 }
 
-// logFile keeps what a process printed.
-type logFile struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logFile) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logFile) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // newNode prepares a node; start runs it.
 func (h *host) newNode(t *testing.T, name string, args ...string) *node {
-	n := &node{t: t, host: h, name: name, dir: filepath.Join(t.TempDir(), name), args: args, log: &logFile{}}
+	n := &node{t: t, host: h, name: name, dir: filepath.Join(t.TempDir(), name), args: args, log: newLog(t)}
 	t.Cleanup(func() {
 		n.kill()
 		for _, fault := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
@@ -276,7 +256,7 @@ func (n *node) start() {
 	args = append(args, n.args...)
 	n.cmd = n.inside(args...)
 	n.cmd.Env = append(os.Environ(), n.env...)
-	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
+	n.log.takes(n.cmd)
 	n.done = make(chan struct{})
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
@@ -314,15 +294,6 @@ func (n *node) verb(args ...string) (string, error) {
 	return string(out), err
 }
 
-func (n *node) must(args ...string) string {
-	n.t.Helper()
-	out, err := n.verb(args...)
-	if err != nil {
-		n.t.Fatalf("%s: %v", n.name, err)
-	}
-	return out
-}
-
 // pacectl runs the operator's tool towards this node.
 func (n *node) pacectl(args ...string) (string, error) {
 	out, err := n.inside(append([]string{filepath.Join(filepath.Dir(binary), "pacectl"), "--state-dir=" + n.dir}, args...)...).CombinedOutput()
@@ -340,16 +311,19 @@ type (
 			ID string `json:"id"`
 		} `json:"leader"`
 		View struct {
-			Revision uint64 `json:"revision"`
-			Leads    bool   `json:"leads"`
+			Revision       uint64 `json:"revision"`
+			Leads          bool   `json:"leads"`
+			LeaderSilentMS int64  `json:"leader_silent_ms"`
 		} `json:"view"`
 		Peers struct {
 			Authenticated int `json:"authenticated"`
 			Sessions      int `json:"sessions"`
 		} `json:"peers"`
 		Conditions []struct {
-			ID string `json:"id"`
+			ID      string `json:"id"`
+			SinceMS int64  `json:"since_ms"`
 		} `json:"conditions"`
+		UptimeMS int64 `json:"uptime_ms"`
 	}
 	clusterDoc struct {
 		Cluster string `json:"cluster"`
@@ -365,6 +339,7 @@ type (
 			Name         string `json:"name"`
 			Role         string `json:"role"`
 			Provisioning string `json:"provisioning"`
+			Arrived      bool   `json:"arrived"`
 			HeardMS      *int64 `json:"heard_ms"`
 		} `json:"members"`
 	}
@@ -375,6 +350,8 @@ type (
 			Key      string `json:"key"`
 			Name     string `json:"name"`
 			Source   string `json:"source"`
+			AgeMS    int64  `json:"age_ms"`
+			Attempts int    `json:"attempts"`
 		} `json:"rows"`
 	}
 )
@@ -502,7 +479,7 @@ func (n *node) approve(leader *node) {
 	// The list goes with its leader, and who waits asks the next one.
 	until(n.t, n.name+" is approved at "+leader.name, func() (bool, string) {
 		_, err := leader.verb("--enroll-approve=" + id + "@" + key)
-		if err != nil && !strings.Contains(err.Error(), "no machine is waiting under that id") {
+		if err != nil && !electing(err) && !strings.Contains(err.Error(), "no machine is waiting under that id") {
 			n.t.Fatal(err)
 		}
 		return err == nil, fmt.Sprint(err)

@@ -135,9 +135,9 @@ var live = regexp.MustCompile(`^(?:sudo )?pacectl watch$`)
 // watches runs a line until it has printed something, and ends it as Ctrl-C does.
 func (s *stage) watches(where string, n *node, text string) {
 	s.t.Helper()
-	printed := &logFile{}
+	printed := newLog(s.t)
 	cmd := s.shell(n, "exec "+strings.TrimPrefix(text, "sudo "))
-	cmd.Stdout, cmd.Stderr = printed, printed
+	printed.takes(cmd)
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("%s: %v", where, err)
 	}

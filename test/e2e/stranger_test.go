@@ -292,7 +292,7 @@ func strangeFrames(t *testing.T, n *node, c *client) {
 			t.Fatal(err)
 		}
 		var h [wire.ReplyHeaderSize]byte
-		stream.SetReadDeadline(time.Now().Add(10 * time.Second))
+		stream.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.ReadFull(stream, h[:]); err != nil {
 			t.Errorf("%s: no answer: %v", x.what, err)
 		} else if status, length, err := wire.ParseReplyHeader(h); err != nil || status != wire.StatusError {

@@ -27,6 +27,9 @@ const (
 	foreign    = "pace_discovery_foreign_fleets"
 )
 
+// cookieLife is how long a challenge can be answered, by the wire's table of bounds.
+const cookieLife = 30 * time.Second
+
 // heardAll keeps every discovery datagram of a segment without switches: what each host sends reaches each other one.
 type heardAll struct {
 	t     *testing.T
@@ -128,15 +131,20 @@ func (m *hostile) challenged(n *node, summary []byte) wire.Challenge {
 	m.t.Helper()
 	var c wire.Challenge
 	until(m.t, n.name+" challenges", func() (bool, string) {
-		m.replies("what was before", m.conn, 1<<20)
-		if _, err := m.conn.WriteToUDPAddrPort(wire.EncodeBeacon(summary), n.listening()); err != nil {
+		m.replies("what was before", m.conn, 1<<20, 0)
+		beacon := wire.EncodeBeacon(summary)
+		if _, err := m.conn.WriteToUDPAddrPort(beacon, n.listening()); err != nil {
 			m.t.Fatal(err)
 		}
 		b := make([]byte, 2048)
 		m.conn.SetReadDeadline(time.Now().Add(time.Second))
 		size, err := m.conn.Read(b)
 		if err != nil {
+			m.late += len(beacon)
 			return false, err.Error()
+		}
+		if size > len(beacon) {
+			m.t.Errorf("a beacon of %d bytes draws %d bytes", len(beacon), size)
 		}
 		_, payload, _ := wire.ParseDatagram(b[:size])
 		c, err = wire.DecodeChallenge(payload)
@@ -235,7 +243,7 @@ func TestThreats(t *testing.T) {
 			}
 			until(t, "every recorded proof is counted as refused", func() (bool, string) {
 				got := sum(a) - before
-				return got == float64(proofs), fmt.Sprint(got, " of ", proofs)
+				return got >= float64(proofs), fmt.Sprint(got, " of ", proofs) // more: a busy machine's own that came late
 			})
 			// What is verified meanwhile are the two's own.
 			if got := a.metrics().of(t, verified) - verifiedBefore; got > 4 {
@@ -292,13 +300,14 @@ func TestThreats(t *testing.T) {
 			// And late: once its cookie has expired, also one that was never used.
 			never := m.summary(21)
 			late := proofBy(m.key, m.challenged(a, never), never)
+			issued := time.Now()
 			until(t, "both have expired", func() (bool, string) {
 				was := a.metrics().of(t, expired)
 				m.draws("late", m.conn, a, a.answering(), proof, "pace_discovery_challenges_sent_total", 0)
 				now := a.metrics().of(t, expired)
 				return now > was, fmt.Sprint(now)
 			})
-			time.Sleep(2 * time.Second) // the second was issued some milliseconds later
+			time.Sleep(time.Until(issued.Add(cookieLife))) // the second was issued later, and by then at the latest
 			m.draws("a first proof, late", m.conn, a, a.answering(), late, expired, 1)
 		})
 	})
@@ -328,7 +337,7 @@ func TestThreats(t *testing.T) {
 			}
 			until(t, "it is counted as never asked for", func() (bool, string) {
 				got := a.metrics().of(t, notIssued)
-				return got == before+1, fmt.Sprint(got)
+				return got >= before+1, fmt.Sprint(got)
 			})
 			// In its own name, with a challenge of its own: birch's signature is of another summary.
 			c := m.challenged(a, raw)
