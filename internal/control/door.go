@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -11,11 +13,13 @@ import (
 
 // Bounds of --admin-listen.
 const (
-	// doorMost is how many connections there are at once, and doorFrom how many of one other machine's. One that has
-	// asked nothing yet, or nothing more, makes room for the next once it is doorGrace old.
-	doorMost  = 128
-	doorFrom  = 64
-	doorGrace = 250 * time.Millisecond
+	// doorMost is how many connections there are at once, and doorFrom how many of one other machine's. One on which no
+	// request has come whole since doorGrace makes room for the next; where there is none such, one that has been taking
+	// the answer of a GET, which is made in milliseconds, since doorTaking.
+	doorMost   = 128
+	doorFrom   = 64
+	doorGrace  = 250 * time.Millisecond
+	doorTaking = 3 * time.Second
 	// doorFirst is for the first byte of a connection, which says whether it speaks TLS.
 	doorFirst = 5 * time.Second
 	// tlsHandshake is the first byte of a TLS connection; no method of HTTP begins so.
@@ -31,10 +35,22 @@ type door struct {
 }
 
 type doorConn struct {
-	since time.Time
-	quiet bool // nobody waits for an answer on it
+	since time.Time // of does
+	does  doing
 	from  string
 }
+
+// doing is what a connection does, in the order in which they make room.
+type doing int
+
+const (
+	doorAsks  doing = iota // no request on it has come whole: it says nothing, or one trickles in
+	doorTakes              // a GET is answered
+	doorLasts              // a change is made, or a stream of events is written, which have bounds of their own
+)
+
+// doorTime is how long each may last where another wants its place; 0 = for ever.
+var doorTime = [...]time.Duration{doorAsks: doorGrace, doorTakes: doorTaking, doorLasts: 0}
 
 func newDoor(refused func()) *door {
 	return &door{refused: refused, conns: map[net.Conn]*doorConn{}}
@@ -57,47 +73,114 @@ func (d *door) enter(c net.Conn) bool {
 		d.refused()
 		return false
 	}
-	d.conns[c] = &doorConn{since: now, quiet: true, from: from}
+	d.conns[c] = &doorConn{since: now, from: from}
 	return true
 }
 
-// displace closes the connection that has been quiet for longest; of one source, where from is not "".
+// displace closes the connection that makes room first; of one source, where from is not "".
 func (d *door) displace(now time.Time, from string) bool {
-	var oldest net.Conn
+	var first net.Conn
 	for c, s := range d.conns {
-		if s.quiet && now.Sub(s.since) >= doorGrace && (from == "" || s.from == from) && (oldest == nil || s.since.Before(d.conns[oldest].since)) {
-			oldest = c
+		if t := doorTime[s.does]; t == 0 || now.Sub(s.since) < t || from != "" && s.from != from {
+			continue
+		}
+		if o := d.conns[first]; o == nil || s.does < o.does || s.does == o.does && s.since.Before(o.since) {
+			first = c
 		}
 	}
-	if oldest == nil {
+	if first == nil {
 		return false
 	}
-	delete(d.conns, oldest)
-	oldest.Close()
+	delete(d.conns, first)
+	first.Close()
 	return true
 }
 
-// state is http.Server's ConnState.
-func (d *door) state(c net.Conn, s http.ConnState) {
-	raw := c
+// rawOf is the connection that entered.
+func rawOf(c net.Conn) net.Conn {
 	if t, ok := c.(*tls.Conn); ok {
-		raw = t.NetConn()
+		c = t.NetConn()
 	}
-	if p, ok := raw.(*peeked); ok {
-		raw = p.Conn
+	if p, ok := c.(*peeked); ok {
+		c = p.Conn
 	}
+	return c
+}
+
+// state is http.Server's ConnState. StateActive is the first byte of a request, and says nothing of the rest.
+func (d *door) state(c net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateActive, http.StateIdle:
+		d.does(rawOf(c), doorAsks)
+	case http.StateClosed, http.StateHijacked:
+		d.leave(rawOf(c))
+	}
+}
+
+// does notes what a connection does from now on.
+func (d *door) does(raw net.Conn, what doing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known := d.conns[raw]
-	switch {
-	case known == nil:
-	case s == http.StateActive:
-		known.quiet = false
-	case s == http.StateIdle:
-		known.quiet, known.since = true, time.Now()
-	case s == http.StateClosed || s == http.StateHijacked:
-		delete(d.conns, raw)
+	if known := d.conns[raw]; known != nil {
+		known.does, known.since = what, time.Now()
 	}
+}
+
+type doorKey struct{}
+
+// place is one connection at a door, in the context of its requests.
+type place struct {
+	door *door
+	raw  net.Conn
+}
+
+// context is http.Server's ConnContext.
+func (d *door) context(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, doorKey{}, place{d, rawOf(c)})
+}
+
+// Lasts says of a request that its connection is not to make room from now on: whoever calls it bounds how many there are.
+func Lasts(ctx context.Context) {
+	if p, ok := ctx.Value(doorKey{}).(place); ok {
+		p.door.does(p.raw, doorLasts)
+	}
+}
+
+// asked serves requests, and tells their door when one has come whole and when it was answered.
+func asked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, ok := r.Context().Value(doorKey{}).(place)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := doorTakes
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			answer = doorLasts
+		}
+		if r.Body == nil || r.Body == http.NoBody {
+			p.door.does(p.raw, answer)
+		} else {
+			r.Body = &wholeBody{r.Body, func() { p.door.does(p.raw, answer) }}
+		}
+		next.ServeHTTP(w, r)
+		p.door.does(p.raw, doorAsks) // what is left of its body, or of the answer, trickles
+	})
+}
+
+// wholeBody tells when a body was read to its end.
+type wholeBody struct {
+	io.ReadCloser
+	ended func()
+}
+
+// Read implements io.Reader.
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended()
+	}
+	return n, err
 }
 
 func (d *door) leave(c net.Conn) {

@@ -252,12 +252,12 @@ func TestDoor(t *testing.T) {
 			t.Error("one more has room though nobody was silent for long")
 		}
 		time.Sleep(doorGrace)
-		d.state(all[0], http.StateActive)
+		d.does(all[0], doorLasts)
 		if !d.enter(at("127.0.0.1")) || all[0].closed || !all[1].closed {
 			t.Error("the one that was silent for longest did not make room")
 		}
 		for _, c := range all {
-			d.state(c, http.StateActive)
+			d.does(c, doorLasts)
 		}
 		time.Sleep(doorGrace)
 		if !d.enter(at("127.0.0.1")) { // in the place of the one that came last and asked nothing
@@ -271,6 +271,20 @@ func TestDoor(t *testing.T) {
 		if !d.enter(at("127.0.0.1")) {
 			t.Error("nobody made room")
 		}
+		d.does(all[6], doorTakes)
+		time.Sleep(doorTaking)
+		d.state(all[7], http.StateActive) // half a request
+		time.Sleep(doorGrace)
+		for _, gone := range []int{7, 6} {
+			for c := range d.conns { // those that entered meanwhile
+				if s := d.conns[c]; s.does == doorAsks && c != all[7] {
+					s.does = doorLasts
+				}
+			}
+			if all[gone].closed || !d.enter(at("127.0.0.1")) || !all[gone].closed {
+				t.Errorf("half a request goes first, then an answer that is not taken: not the %dth", gone)
+			}
+		}
 		for _, c := range all {
 			d.state(c, http.StateClosed)
 		}
@@ -281,7 +295,7 @@ func TestDoor(t *testing.T) {
 		for range doorFrom {
 			c := at("10.1.0.9")
 			d.enter(c)
-			d.state(c, http.StateActive)
+			d.does(c, doorLasts)
 			theirs = append(theirs, c)
 		}
 		if d.enter(at("10.1.0.9")) || refused != 1 {
@@ -313,5 +327,77 @@ func TestSlowRequestsEnd(t *testing.T) {
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err == nil && !strings.Contains(line, "431") {
 		t.Errorf("%q", line)
+	}
+}
+
+// TestHalfRequestsKeepNobodyOut: whoever holds every place with a request that does not come whole, or with an answer that is
+// refused before its body came, makes room for a browser; a request that is served, and a stream, keep their places.
+func TestHalfRequestsKeepNobodyOut(t *testing.T) {
+	served, end := make(chan struct{}), make(chan struct{})
+	gate := newDoor(func() {})
+	server := &http.Server{ConnState: gate.state, ConnContext: gate.context, Handler: asked(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			Lasts(r.Context())
+		}
+		if r.URL.Path != "/" {
+			if _, err := io.Copy(io.Discard, r.Body); err == nil {
+				served <- struct{}{}
+				<-end
+			}
+		}
+	}))}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(&bounded{l, gate}) }()
+	defer func() { close(end); server.Close(); <-ended }()
+	ask := func(text string) net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for _, text := range []string{
+		"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST /change HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",
+	} {
+		ask(text)
+		<-served
+	}
+	kinds := []string{"GET / HTTP/1.1\r\nHost: a\r\nX: ", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n{", "POST /change HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n{", ""}
+	for i := range doorMost - 2 {
+		ask(kinds[i%len(kinds)])
+	}
+	deadline := time.Now().Add(time.Minute)
+	for {
+		c := ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.SetReadDeadline(deadline)
+		if r, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+			r.Body.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("half requests keep a browser out")
+		}
+		c.Close()
+		<-time.After(doorGrace / 10)
+	}
+	lasting := 0
+	gate.mu.Lock()
+	for _, s := range gate.conns {
+		if s.does == doorLasts {
+			lasting++
+		}
+	}
+	gate.mu.Unlock()
+	if lasting != 2 {
+		t.Errorf("%d of 2 that last are there", lasting)
 	}
 }

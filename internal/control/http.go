@@ -272,7 +272,8 @@ func (h *HTTP) run(l net.Listener) {
 	}
 	gate := newDoor(func() { h.cfg.Metrics.Add("pace_admin_requests_refused_total", 1, "connections") })
 	server := &http.Server{
-		Handler: h.Handler(), ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpTime, WriteTimeout: httpTime, ConnState: gate.state,
+		Handler: asked(h.Handler()), ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpTime, WriteTimeout: httpTime,
+		ConnState: gate.state, ConnContext: gate.context,
 		IdleTimeout: httpIdle, MaxHeaderBytes: httpHeaderMost, ErrorLog: slog.NewLogLogger(h.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	stop := context.AfterFunc(h.ctx, func() { server.Close(); l.Close() })

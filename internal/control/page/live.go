@@ -235,6 +235,7 @@ func (p *Page) events(w http.ResponseWriter, q *request) {
 		return
 	}
 	defer l.leave(session)
+	control.Lasts(q.r.Context())
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Time{})
 	run, n := eventID(q.r.Header.Get("Last-Event-ID"))
