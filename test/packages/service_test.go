@@ -170,7 +170,7 @@ func TestServiceWithoutSystemd(t *testing.T) {
 	l.run(1, "pace-node --uninstall-service; rm -r /var/lib/pace-node; mkdir -p /etc/rc2.d /etc/rc0.d")
 
 	said = l.run(1, inside+"mount --bind /dev/null /usr/bin/systemctl; "+
-		"pace-node --install-service; for i in $(seq 100); do pacectl node >/dev/null 2>&1 && break; sleep 0.1; done; pacectl node | grep ^mode; service pace-node status; ls -l /etc/rc2.d/S50pace-node; "+
+		"pace-node --install-service; for i in $(seq 1200); do pacectl node >/dev/null 2>&1 && break; sleep 0.1; done; pacectl node | grep ^mode; service pace-node status; ls -l /etc/rc2.d/S50pace-node; "+
 		"pace-node --install-service; pace-node --install-service --name=y; pacectl --version; pace-node --uninstall-service; ls /etc/init.d/pace-node /etc/rc2.d/S50pace-node 2>&1 || true; ps ax | grep -c [/]usr/local/bin/pace-node || true'")
 	for _, want := range []string{"/etc/init.d/pace-node runs /usr/local/bin/pace-node", "pace-node is started", "solitary", "Running", "S50pace-node -> /etc/init.d/pace-node", nothing,
 		"pace-node is restarted", "pace-node is stopped", "/etc/init.d/pace-node is removed", "cannot access '/etc/init.d/pace-node'", "cannot access '/etc/rc2.d/S50pace-node'"} {
