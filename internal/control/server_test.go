@@ -94,6 +94,9 @@ func TestEveryVerbByEveryPeer(t *testing.T) {
 				if diff := cmp.Diff([]string{r.sees}, node.seen()); diff != "" {
 					t.Error(diff)
 				}
+				if metrics.own[seriesKey("pace_requests_total", []string{r.verb.String()})] != 1 {
+					t.Error("the request was not counted under its verb")
+				}
 			})
 		}
 	}
