@@ -3,16 +3,17 @@ package config
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// exitRow is one line of the exit status table.
-type exitRow struct {
+// ExitRow is one line of the exit status table.
+type ExitRow struct {
 	Code int
 	Text string
 }
 
-var exitRows = []exitRow{
+var exitRows = []ExitRow{
 	{ExitOK, "done"},
 	{ExitFailed, "failed"},
 	{ExitUsage, "the command line is not one"},
@@ -20,6 +21,11 @@ var exitRows = []exitRow{
 	{ExitNobody, "nobody answered"},
 	{ExitAgain, "the program was upgraded or rolled back: the service manager starts it again"},
 	{ExitConfig, "the configuration is refused"},
+}
+
+// ToolExits are the rows that pacectl ends with: all but the service's own.
+func ToolExits() []ExitRow {
+	return slices.DeleteFunc(slices.Clone(exitRows), func(e ExitRow) bool { return e.Code == ExitAgain })
 }
 
 const precedenceText = "A flag wins over the environment (PACE_ and the name in upper case, as in PACE_FLEET_SEED), that over what the " +

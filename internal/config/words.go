@@ -34,7 +34,7 @@ type WordFlag struct {
 // WordFlags is the table of them.
 var WordFlags = []WordFlag{
 	{Name: WordDryRun, Of: [][]string{{"queue", "run-helper"}}, Why: "which configures nothing",
-		Help: "says what is so anyway: the helper is asked and nothing is configured"},
+		Help: "may be left out: nothing is configured either way"},
 	{Name: WordForce, Of: [][]string{{"fleet", "leave"}}, Why: "which goes without the fleet's word then",
 		Help: "go alone, without asking the fleet, which still lists this machine then"},
 	{Name: WordYes, Metavar: "FLEET-ID", Of: [][]string{{"fleet", "leave"}, {"fleet", "recover"}, {"fleet", "accept"}, {"fleet", "restore"}, {"member", "forget"}}, Why: "which asks for the fleet's id back",
@@ -44,11 +44,11 @@ var WordFlags = []WordFlag{
 	{Name: WordKey, Metavar: "KEY", Of: [][]string{{"release", "sign"}, {"release", "verify"}}, Why: "which needs the release key",
 		Help: "the release key: to sign, the file of the secret one; to verify, the public one or its file", Check: checkPath},
 	{Name: WordStale, Metavar: "DURATION", Of: [][]string{{"member", "stale"}, {"member", "forget"}}, Why: "which are about members that were silent for long",
-		Help: "not heard for so long, such as 720h or 30d; with member forget every learner that was not, after a preview", Check: checkSpan},
+		Help: "how long it was not heard, such as 720h or 30d; member forget takes every such learner, after a preview", Check: checkSpan},
 	{Name: WordSince, Metavar: "DURATION", Of: [][]string{{"audit"}}, Why: "which is about what was done",
-		Help: "what was done in the last so long, such as 24h", Check: checkSpan},
+		Help: "only what was done within so long, such as 24h", Check: checkSpan},
 	{Name: WordLimit, Metavar: "NUMBER", Of: [][]string{{"audit"}}, Why: "which may be long",
-		Help: "the newest so many", Check: checkCount},
+		Help: "only the newest so many entries", Check: checkCount},
 }
 
 // Words names the words that a flag belongs to.

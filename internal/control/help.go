@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"pace-node/internal/config"
+	"pace-node/internal/fleet"
 )
 
 // HelpRow is what the help of one verb says beside its line: more of it, and how it is typed.
@@ -20,43 +21,60 @@ var Helps = []HelpRow{
 	{"identity", "It mints what the service will use where nothing has run yet.", []string{"pacectl identity"}},
 	{"node", "", []string{"pacectl node", "pacectl node --json"}},
 	{"fleet status", "On a machine that does not lead it says how old its picture is. Below a learner is the line that would make it a voter.", []string{"pacectl fleet status", "pacectl fleet status --scheduler=HOST"}},
-	{"fleet transfer", "", []string{"pacectl fleet transfer", "pacectl fleet transfer MACHINE"}},
+	{"fleet transfer", "A leader that is stopped hands over by itself: this is for choosing who leads.", []string{"pacectl fleet transfer", "pacectl fleet transfer MACHINE"}},
 	{"fleet leave", "It is typed on the machine that leaves, and asks for the fleet's id back.", []string{"pacectl fleet leave", "pacectl fleet leave --yes=FLEET-ID", "pacectl fleet leave --force"}},
 	{"fleet recover", "It says first what may be lost, and asks for the fleet's id back. Only where the voters never come back: two machines that each recover a fleet make two of it.", []string{"pacectl fleet recover"}},
 	{"fleet accept", "Compare the key with what pacectl node prints on the machine that recovered the fleet.", []string{"pacectl fleet accept KEY", "pacectl fleet accept KEY HOST:PORT"}},
 	{"fleet backup", "The file holds this machine's key: keep it and its passphrase apart.", []string{"pacectl fleet backup FILE"}},
 	{"fleet restore", "The node has to be stopped, and the machine that the backup is of never started again.", []string{"pacectl fleet restore FILE"}},
 	{"enroll list", "", []string{"pacectl enroll list"}},
-	{"enroll approve", "Compare the key with what pacectl identity prints on that machine. The line to paste is in the list.", []string{"pacectl enroll approve ID@KEY"}},
-	{"enroll reject", "Without a key every row of that id is refused.", []string{"pacectl enroll reject MACHINE", "pacectl enroll reject ID@KEY"}},
-	{"enroll clear", "They may ask again.", []string{"pacectl enroll clear"}},
-	{"enroll window", "", []string{"pacectl enroll window 15m", "pacectl enroll window off"}},
+	{"enroll approve", "Compare the key with what pacectl identity prints on that machine. The line to paste is in the list. A name does in place of ID where one machine alone waits under it.", []string{"pacectl enroll approve ID@KEY"}},
+	{"enroll reject", "Without a key every row of that id is refused. A name does in place of ID where one machine alone waits under it. The machine asks this fleet again after an hour at the earliest.", []string{"pacectl enroll reject MACHINE", "pacectl enroll reject ID@KEY"}},
+	{"enroll clear", "Nobody is refused by it: each may ask again.", []string{"pacectl enroll clear"}},
+	{"enroll window", "Whoever waits already is admitted too, and nobody compares a key: only where everything that is plugged in is known. It ends with its time, by off, or when another machine leads.", []string{"pacectl enroll window 15m", "pacectl enroll window off"}},
 	{"enroll preapprove", "Who is a member already stays what it is, so that a whole inventory may be given again.", []string{"pacectl enroll preapprove ID@KEY", "pacectl enroll preapprove -"}},
-	{"member admit", "The line to paste is in pacectl fleet status.", []string{"pacectl member admit ID=HOST:PORT"}},
-	{"member demote", "", []string{"pacectl member demote MACHINE"}},
+	{"member admit", "The line to paste is in pacectl fleet status. A name does in place of ID where only one member has it and no KEY is given. A fleet has one voter, three or five: two are worse than one.", []string{"pacectl member admit ID=HOST:PORT"}},
+	{"member demote", "It stays a member, under the same key.", []string{"pacectl member demote MACHINE"}},
 	{"member list", "", []string{"pacectl member list", "pacectl member list --json"}},
 	{"member show", "", []string{"pacectl member show MACHINE"}},
-	{"member stale", "", []string{"pacectl member stale", "pacectl member stale --stale-for=720h"}},
+	{"member stale", "Without --stale-for: for 30 days. A leader knows of no silence that is longer than it leads, and says so.", []string{"pacectl member stale", "pacectl member stale --stale-for=720h"}},
 	{"member forget", "The machine is a fleet of its own again, and comes back under a new identity only (pace-node --reset-identity there).", []string{"pacectl member forget MACHINE", "pacectl member forget --stale-for=720h"}},
-	{"fleet set", "", []string{"pacectl fleet set NAME=VALUE"}},
-	{"queue list", "", []string{"pacectl queue list"}},
+	{"fleet set", settingsHelp(), []string{"pacectl fleet set enrollment.per-source=8", "pacectl fleet set enrollment.per-source="}},
+	{"queue list", "The leader's, wherever it is typed; a learner knows its own row only.", []string{"pacectl queue list"}},
 	{"queue show", "", []string{"pacectl queue show MACHINE"}},
 	{"queue history", "", []string{"pacectl queue history MACHINE"}},
-	{"queue retry", "", []string{"pacectl queue retry MACHINE"}},
-	{"queue drop", "", []string{"pacectl queue drop MACHINE"}},
-	{"queue reprovision", "", []string{"pacectl queue reprovision MACHINE"}},
+	{"queue retry", "For one that failed or is parked: it does not wait for its next turn.", []string{"pacectl queue retry MACHINE"}},
+	{"queue drop", "For one that nobody needs to wait for; a run of it is ended. It comes back when it asks to be provisioned.", []string{"pacectl queue drop MACHINE"}},
+	{"queue reprovision", "For one that is configured already and shall be configured anew.", []string{"pacectl queue reprovision MACHINE"}},
 	{"queue pause", "What runs is finished. The pause outlives restarts and leaders.", []string{"pacectl queue pause", "pacectl queue pause new rack"}},
 	{"queue resume", "", []string{"pacectl queue resume"}},
-	{"queue run-helper", "", []string{"pacectl queue run-helper MACHINE --dry-run"}},
-	{"release key", "", []string{"pacectl release key FILE"}},
-	{"release new", "", []string{"pacectl release new FILE 1.2.3 OS-ARCH=FILE"}},
-	{"release sign", "", []string{"pacectl release sign FILE 1.2.3 --key=FILE"}},
-	{"release verify", "", []string{"pacectl release verify FILE 1.2.3 --key=FILE"}},
+	{"queue run-helper", "It prints what the helper was given and what it answered.", []string{"pacectl queue run-helper MACHINE --dry-run"}},
+	{"release key", "Keep the secret one off the machines that it upgrades; they are told the public one by --provision-release-key.", []string{"pacectl release key release.key"}},
+	{"release new", "REPOSITORY is a folder, which a web server hands out or which lies at the same path on every machine. A version never changes once it is there.", []string{"pacectl release new /srv/releases 1.4.0 linux-amd64=build/linux-amd64/pace-node"}},
+	{"release sign", "", []string{"pacectl release sign --key=release.key /srv/releases 1.4.0"}},
+	{"release verify", "", []string{"pacectl release verify --key=release.key.pub /srv/releases 1.4.0"}},
 	{"watch", "On a terminal it is one picture that is drawn anew each second; written to a file or a pipe, a line an event: date, kind, what, id, name, severity, detail. Ctrl-C ends it.", []string{"pacectl watch", "pacectl watch --json", "pacectl watch --scheduler=HOST"}},
 	{"audit", "By is the key of the machine at which it was typed.", []string{"pacectl audit", "pacectl audit MACHINE", "pacectl audit --since=24h --limit=20"}},
-	{"dashboard", "The address is for whoever typed this: it opens the page once, within minutes.", []string{"pacectl dashboard"}},
-	{"doctor", "", []string{"pacectl doctor", "pacectl doctor HOST"}},
+	{"dashboard", "The address is for whoever typed this: it opens the page once, within five minutes.", []string{"pacectl dashboard"}},
+	{"doctor", "Its node may run or not. Each finding stands with the command that mends it.", []string{"pacectl doctor", "pacectl doctor HOST"}},
 	{"completion", "It is read by the shell where that starts; packages bring it for bash, zsh and fish. In zsh the file is sourced behind compinit.", []string{"pacectl completion bash > /etc/bash_completion.d/pacectl", "pacectl completion zsh > ~/.pacectl.zsh", "pacectl completion fish | source", "pacectl completion powershell | Out-String | Invoke-Expression"}},
+}
+
+// meansMachine says what MACHINE stands for.
+var meansMachine = fmt.Sprintf("MACHINE is a name where it is unique, an id, or the start of one id, of %d characters or more.", minPrefix)
+
+// settingsHelp says what may be set for the whole fleet.
+func settingsHelp() string {
+	var l strings.Builder
+	l.WriteString("An empty value is the default again. NAME is")
+	for i, row := range fleet.Settings {
+		if i > 0 {
+			l.WriteString("; or")
+		}
+		fmt.Fprintf(&l, " %s: %s", row.Name, row.About)
+	}
+	l.WriteString(".")
+	return l.String()
 }
 
 // helpWidth is how wide a sentence of the help is, in columns.
@@ -104,7 +122,7 @@ func (v *verb) help(l *lines) {
 		l.wrapped("pacectl " + first + " alone does the same.")
 	}
 	if strings.Contains(v.args, "MACHINE") {
-		l.wrapped("MACHINE is a name where it is unique, an id, or the start of one id.")
+		l.wrapped(meansMachine)
 	}
 	if v.flag != "" {
 		l.wrapped("pace-node --" + v.flag + " does the same.")
@@ -159,7 +177,7 @@ func (l *lines) wrapped(text string) {
 // wholeHelp lists pacectl's words, a line a verb, and its flags.
 func wholeHelp() string {
 	var l lines
-	l.add("pacectl: what an operator asks of pace-node. MACHINE is a name where it is unique, an id, or the start of one id.")
+	l.add("pacectl: what an operator asks of pace-node.\n%s", meansMachine)
 	l.add("pacectl help WORD says more of one, with examples.\n")
 	for _, v := range verbs {
 		if v.words != "" {
@@ -177,6 +195,10 @@ func wholeHelp() string {
 	for i := range config.WordFlags {
 		f := &config.WordFlags[i]
 		l.column(typedWord(f), fmt.Sprintf("%s [%s]", f.Help, f.Words()))
+	}
+	l.add("\nExit status")
+	for _, e := range config.ToolExits() {
+		l.add("  %d  %s", e.Code, e.Text)
 	}
 	return l.String()
 }

@@ -60,6 +60,10 @@ func ToolManPage() string {
 		l.add(".TP\n.B %s", roff.Replace(typedWord(f)))
 		l.add("%s. Of %s.", roff.Replace(f.Help), roff.Replace(f.Words()))
 	}
+	l.add(".SH EXIT STATUS")
+	for _, e := range config.ToolExits() {
+		l.add(".TP\n.B %d\n%s.", e.Code, roff.Replace(e.Text))
+	}
 	l.add(".SH SEE ALSO\n.BR pace\\-node (8)")
 	return l.String()
 }

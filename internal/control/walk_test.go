@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pace-node/internal/config"
+	"pace-node/internal/fleet"
 	"pace-node/internal/wire"
 )
 
@@ -261,6 +262,18 @@ func TestHelps(t *testing.T) {
 	}
 	if page, err := ToolHelp([]string{"member"}); err != nil || !strings.Contains(page, "pacectl member forget") || strings.Contains(page, "pacectl queue") {
 		t.Errorf("of a group: %v\n%s", err, page)
+	}
+	page, err := ToolHelp([]string{"fleet", "set"})
+	for _, row := range fleet.Settings {
+		if err != nil || !strings.Contains(page, row.Name+":") {
+			t.Errorf("pacectl help fleet set does not name %s: %v\n%s", row.Name, err, page)
+		}
+	}
+	page, err = ToolHelp(nil)
+	for _, e := range config.ToolExits() {
+		if err != nil || !strings.Contains(page, fmt.Sprintf("\n  %d", e.Code)) || e.Code == config.ExitAgain {
+			t.Errorf("pacectl help and status %d: %v", e.Code, err)
+		}
 	}
 	for words, want := range map[string]string{"membr": "did you mean: pacectl member?", "member frget": "did you mean: pacectl member forget?"} {
 		_, err := ToolHelp(strings.Fields(words))

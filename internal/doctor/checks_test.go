@@ -120,6 +120,7 @@ var cells = []cell{
 		unheard(f)
 		f.Node.Sessions = []Session{{Address: "10.1.0.3"}}
 	}, "segment", Warning, "10.1.0.3, of the same network, is connected", "--fleet-seed"},
+	{"its beacons stay on this machine", func(f *Facts) { unheard(f); f.Loopback, f.Discovery = true, false }, "segment", OK, "beacons stay on this machine", ""},
 	{"it has only begun", func(f *Facts) { unheard(f); f.Node.BeaconsSent = 1 }, "segment", Unknown, "just begun", ""},
 	{"macOS withholds the permission", func(f *Facts) {
 		f.OS, f.Unreachable, f.GatewayAnswers = "darwin", "10.1.0.0/16", true

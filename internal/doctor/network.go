@@ -190,6 +190,8 @@ func judgeSegment(f *Facts) []Finding {
 		return []Finding{found(Problem, "what this machine sends to its own network "+f.Unreachable+" fails, since there is no route to it", showAddresses(f.OS))}
 	case n == nil:
 		return []Finding{found(Unknown, "without a node nobody sends beacons here", "")}
+	case f.Loopback:
+		return []Finding{well("beacons stay on this machine")}
 	case !f.Discovery:
 		return []Finding{well("discovery is off")}
 	case n.BeaconsHeard > 0:

@@ -350,6 +350,8 @@ func (m *Machine) watch(ctx context.Context, ask control.DoctorAsk, see eyes, f 
 	switch n := f.Node; {
 	case n == nil:
 		f.Watch.Skipped = "no node runs that would answer"
+	case f.Loopback:
+		f.Watch.Skipped = "beacons stay on this machine"
 	case !f.Discovery:
 		f.Watch.Skipped = "discovery is off"
 	case n.ProofsVerified > 0 && slices.ContainsFunc(n.Heard, func(h doctor.Heard) bool { return h.Proven }):

@@ -322,9 +322,10 @@ func (n *Node) Queue(ctx context.Context, p control.Peer, r wire.QueueRequest) (
 	if err != nil {
 		return nil, err
 	}
-	if r.Op == "pause" { // whoever asks next is shown the reason
-		if _, err := n.propose(ctx, fleet.Audit(auditPause, "", r.Reason, n.actor(p), time.Now().Unix())); err != nil {
-			n.log.Warn("audit entry not written", "what", auditPause, "error", err.Error())
+	if r.Op == "pause" || r.Op == "resume" { // whoever asks next is shown who did it, and the reason
+		what := "queue-" + r.Op
+		if _, err := n.propose(ctx, fleet.Audit(what, "", r.Reason, n.actor(p), time.Now().Unix())); err != nil {
+			n.log.Warn("audit entry not written", "what", what, "error", err.Error())
 		}
 	} else {
 		n.audit(ctx, "queue-"+r.Op, r.ID, r.Reason, n.actor(p))

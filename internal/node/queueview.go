@@ -69,11 +69,12 @@ func pauseText(why queue.PauseReason, by *control.QueuePause) string {
 	if by == nil {
 		return text
 	}
-	text += " (" + control.Word(cmp.Or(by.ByName, by.By))
+	who := " (" + control.Word(cmp.Or(by.ByName, by.By))
 	if by.Reason != "" {
-		text += ": " + control.Sentence(by.Reason)
+		who += ": " + control.Sentence(by.Reason)
 	}
-	return text + ")"
+	operator := provision.PauseText(queue.PauseOperator)
+	return strings.Replace(text, operator, operator+who+")", 1) // there may be other causes beside it
 }
 
 // leaderWord names the leader to a person who has to go there, empty where none is known.
