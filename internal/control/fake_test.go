@@ -184,7 +184,7 @@ func pipeTo(t *testing.T, s *Server, p Peer) net.Conn {
 		here.Close()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the stream was not ended")
 		}
 	})
@@ -200,7 +200,7 @@ func exchange(t *testing.T, c net.Conn, v wire.Verb, payload []byte) (wire.Statu
 
 func readReply(t *testing.T, c net.Conn) (wire.Status, []byte) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	var h [wire.ReplyHeaderSize]byte
 	if err := readFull(c, h[:]); err != nil {
 		t.Fatalf("no reply: %v", err)

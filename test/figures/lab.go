@@ -27,7 +27,7 @@ const (
 	// eventTimeout bounds the wait for one event of a node; on an idle machine each takes a second or two.
 	eventTimeout = 2 * time.Minute
 	// stopTimeout is what a node is given to stop by itself.
-	stopTimeout = 20 * time.Second
+	stopTimeout = time.Minute
 	// Ports are taken below those that the kernel gives to outgoing connections, so that none of a hundred nodes finds
 	// its own taken by another's session.
 	portLeast, portMost = 20000, 32000
