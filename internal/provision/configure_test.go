@@ -21,13 +21,16 @@ func TestConfigure(t *testing.T) {
 		}
 		f.p.Lead(true)
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		f.want("paused", "", 1)
 		f.p.Configure(Config{Workers: -1, Default: trivial}) // passed over
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		f.want("paused", "", 1)
 
 		f.p.Configure(Config{Workers: 3, Default: trivial, QueueCap: 2})
 		time.Sleep(4 * time.Second) // not at the next round: at once
+		synctest.Wait()
 		f.want("paused", "", 0)
 		f.want("busy_workers", "", 3)
 		f.provisioned(4, time.Minute)
@@ -38,6 +41,7 @@ func TestConfigure(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		f.want("busy_workers", "", 1)
 		f.p.Configure(Config{Workers: 1, Default: `{"configuration":{"role":"db"}}`})
 		f.sync(func(time.Time) {
@@ -46,6 +50,7 @@ func TestConfigure(t *testing.T) {
 			}
 		})
 		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		if got := f.get("a").body.Configuration["role"]; got != "web" {
 			t.Errorf("a machine that was picked up before was given %q", got)
 		}
@@ -56,6 +61,7 @@ func TestConfigure(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		for _, id := range []string{"a", "b"} {
 			if got := f.get(id).body.Configuration["role"]; got != "db" {
 				t.Errorf("%s was given %q", id, got)
@@ -116,6 +122,7 @@ func TestQuiesce(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 		time.Sleep(3500 * time.Millisecond) // in configure
+		synctest.Wait()
 		f.p.Quiesce(context.Background())
 		if m := f.get("a"); m.working != 0 || m.digest == "" || !slices.Equal(m.log[len(m.log)-1:], []string{"configure"}) {
 			t.Errorf("steps %v, digest %q", m.log, m.digest)
@@ -138,6 +145,7 @@ func TestQuiesce(t *testing.T) {
 		before := len(f.get("b").log)
 		f.p.Discover()
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if n := len(f.get("b").log); n != before {
 			t.Errorf("%d steps were begun after it", n-before)
 		}

@@ -112,6 +112,7 @@ func TestProbesAreBounded(t *testing.T) {
 		defer f.close()
 		f.p.Lead(true)
 		time.Sleep(3 * time.Second) // the first round is over before there is anybody
+		synctest.Wait()
 		for i := range 300 {
 			f.add(fmt.Sprintf("m%03d", i), func(m *machine) { m.silent = true })
 		}
@@ -152,6 +153,7 @@ func TestANewSessionMakesDue(t *testing.T) {
 		synctest.Wait()
 		f.send(f.event("a"))
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if e := f.state("a"); e.State != queue.StateBackingOff || !strings.Contains(e.LastError, "did not answer within 2s") {
 			t.Fatalf("%+v", e)
 		}
@@ -167,6 +169,7 @@ func TestEventToProvisioned(t *testing.T) {
 		defer f.close()
 		f.p.Lead(true)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		f.add("a", func(m *machine) { m.latency = 20 * time.Millisecond })
 		f.begun = time.Now()
 		if a := f.send(f.event("a")); !a.Admitted {
@@ -234,6 +237,7 @@ func TestLeadershipLostInTheMiddle(t *testing.T) {
 		}
 		f.p.Lead(true)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if got := f.value("busy_workers", ""); got != 4 {
 			t.Fatalf("%g busy", got)
 		}
@@ -249,6 +253,7 @@ func TestLeadershipLostInTheMiddle(t *testing.T) {
 		}
 		calls := f.calls["configure"]
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if f.calls["configure"] != calls || f.calls["query"] == 0 {
 			t.Fatal("work went on without leadership")
 		}
@@ -275,6 +280,7 @@ func TestAgeOfTheOldestEntry(t *testing.T) {
 		defer f.close()
 		f.p.Lead(true)
 		time.Sleep(3 * time.Second) // the first round is over before there is anybody
+		synctest.Wait()
 		f.want("oldest_entry_seconds", "", 0)
 		for i := range 4 { // one is worked, one is probed and waits for the worker, two are in the queue
 			f.add(fmt.Sprint("m", i), func(m *machine) { m.fail["configure"] = func(int) error { return errHang } })
@@ -282,10 +288,12 @@ func TestAgeOfTheOldestEntry(t *testing.T) {
 				t.Fatalf("%+v", a)
 			}
 			time.Sleep(2 * time.Second)
+			synctest.Wait()
 		}
 		f.want("work_queue_entries", "", 2)
 		f.want("oldest_entry_seconds", "", 4)
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		f.want("oldest_entry_seconds", "", 9)
 		f.p.Lead(false)
 		synctest.Wait()
@@ -303,6 +311,7 @@ func TestLeadershipLostInABackoff(t *testing.T) {
 		})
 		f.p.Lead(true)
 		time.Sleep(4*StepWait + StepWait/10)
+		synctest.Wait()
 		f.want("busy_workers", "", 1)
 		asked := f.calls["configure"]
 		if asked != 5 {
@@ -314,6 +323,7 @@ func TestLeadershipLostInABackoff(t *testing.T) {
 		f.want("busy_workers", "", 0)
 		f.want("errors_total", "configure", 0)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if f.calls["configure"] != asked {
 			t.Error("it was asked again")
 		}
@@ -338,6 +348,7 @@ func TestStepsHaveDeadlines(t *testing.T) {
 				f.add("a", func(m *machine) { m.fail[c.step] = func(int) error { return errHang } })
 				f.p.Lead(true)
 				time.Sleep(c.limit - time.Millisecond)
+				synctest.Wait()
 				f.want("busy_workers", "", 1)
 				time.Sleep(2 * time.Millisecond)
 				synctest.Wait()
@@ -387,6 +398,7 @@ func TestRepeatsOnlyWhereItIsSafe(t *testing.T) {
 				f.p.Lead(true)
 				for begun := time.Now(); time.Since(begun) < 65*time.Second && f.value("provisioned_total", "")+f.value("errors_total", c.step) == 0; {
 					time.Sleep(50 * time.Millisecond)
+					synctest.Wait()
 				}
 				if got := f.get("a").asked[c.step]; got != c.asked && (c.asked < 100 || got > c.asked+2 || got < c.asked) { // the last falls on the deadline
 					t.Fatalf("asked %d times, want %d", got, c.asked)
@@ -439,6 +451,7 @@ func TestRefusalsThere(t *testing.T) {
 				c.change(f, f.add("a"))
 				f.p.Lead(true)
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if e := f.state("a"); e.State != c.state || e.LastError != c.err {
 					t.Fatalf("state %q, error %q, want %q, %q", e.State, e.LastError, c.state, c.err)
 				}
@@ -458,6 +471,7 @@ func TestUnconfirmedAndLateCommit(t *testing.T) {
 			f.add("a", func(m *machine) { m.mute = true })
 			f.p.Lead(true)
 			time.Sleep(59 * time.Second)
+			synctest.Wait()
 			if e := f.state("a"); e.State != queue.StateHeld {
 				t.Fatalf("%+v", e)
 			}
@@ -465,6 +479,7 @@ func TestUnconfirmedAndLateCommit(t *testing.T) {
 			f.p.Announce("a", wire.Announce{Component: ComponentServer, ConfigDigest: "00"})
 			f.p.Announce("a", wire.Announce{Component: DefaultComponent, ConfigDigest: f.get("a").digest})
 			time.Sleep(2 * time.Second)
+			synctest.Wait()
 			f.want("unconfirmed_total", "", 1)
 			f.want("provisioned_total", "", 0)
 			f.with("a", func(m *machine) { m.mute = false })
@@ -480,6 +495,7 @@ func TestUnconfirmedAndLateCommit(t *testing.T) {
 			f.add("a")
 			f.p.Lead(true)
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			f.want("provisioned_total", "", 0)
 			if e := f.state("a"); e.State != queue.StateHeld {
 				t.Fatalf("%+v", e)
@@ -500,11 +516,13 @@ func TestUnconfirmedAndLateCommit(t *testing.T) {
 			f.p.Lead(true)
 			f.provisioned(1, time.Second)
 			time.Sleep(2 * time.Minute)
+			synctest.Wait()
 			f.with("a", func(m *machine) { m.mute = true })
 			if _, err := f.p.Reprovision(context.Background(), "a"); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
+			synctest.Wait()
 			// The same configuration has the same digest: what it said long ago must not confirm it.
 			if e := f.state("a"); e.State != queue.StateHeld {
 				t.Fatalf("%+v", e)
@@ -520,6 +538,7 @@ func TestStopAtABoundary(t *testing.T) {
 			f.add("a", func(m *machine) { m.latency = 1500 * time.Millisecond })
 			f.p.Lead(true)
 			time.Sleep(5500 * time.Millisecond) // in configure
+			synctest.Wait()
 			if got := f.get("a").log; !slices.Equal(got, []string{"inventory", "configure"}) {
 				t.Fatalf("steps %v", got)
 			}
@@ -539,6 +558,7 @@ func TestStopAtABoundary(t *testing.T) {
 			f.add("a", func(m *machine) { m.fail["configure"] = func(int) error { return errHang } })
 			f.p.Lead(true)
 			time.Sleep(time.Second)
+			synctest.Wait()
 			begun := time.Now()
 			f.close()
 			if took := time.Since(begun); took != StopPatience {
@@ -559,6 +579,7 @@ func TestRemovedIsLetGo(t *testing.T) {
 		f.add("a", func(m *machine) { m.fail["configure"] = func(int) error { return errHang } })
 		f.p.Lead(true)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		f.p.Removed("a")
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()

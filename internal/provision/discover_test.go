@@ -87,6 +87,7 @@ func TestARoundIsNotStartedTwice(t *testing.T) {
 		synctest.Wait()
 		f.want("discover_cycles_total", "", 1)
 		time.Sleep(RoundMax + time.Millisecond)
+		synctest.Wait()
 		f.p.Discover()
 		synctest.Wait()
 		f.want("discover_cycles_total", "", 2)
@@ -113,6 +114,7 @@ func TestIdentityClash(t *testing.T) {
 		f.want("discovery_errors_total", "", 1)
 		f.with("b", func(m *machine) { m.answersAs = "" })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		f.provisioned(3, 10*time.Second)
 		if _, raised := f.conditions["identity-clash"]; raised {
 			t.Fatal("the clash is over and still raised")
@@ -136,6 +138,7 @@ func TestIdentityClashBothWays(t *testing.T) {
 				}
 				f.p.Lead(true)
 				time.Sleep(10 * time.Second)
+				synctest.Wait()
 				f.with("b", func(m *machine) { m.answersAs, m.wants = "a", true })
 				f.with("a", func(m *machine) { m.wants = true })
 				time.Sleep(time.Minute) // the round
@@ -154,6 +157,7 @@ func TestIdentityClashBothWays(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if e := f.state("a"); e.State != queue.StateBackingOff || !strings.Contains(e.LastError, "two machines answer") || e.Stage != queue.StageProbe {
 					t.Fatalf("%+v", e)
 				}
@@ -177,10 +181,13 @@ func TestRoundsAreTimed(t *testing.T) {
 		f.add("gone", func(m *machine) { m.fail["query"] = func(int) error { return ErrUnreachable } })
 		f.p.Lead(true)
 		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 1)
 		time.Sleep(89 * time.Second)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 1)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 2)
 		f.want("discovery_errors_total", "", 2) // a, twice; one without a session is no error
 		f.want("rpc_errors_total", "query", 4)
@@ -188,14 +195,17 @@ func TestRoundsAreTimed(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 2)
 		f.want("paused", "", 1)
 		if err := f.p.Resume(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 3) // at once: what was said meanwhile was dropped
 		time.Sleep(91 * time.Second)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 4)
 	})
 }
@@ -210,6 +220,7 @@ func TestNothingToProvisionWith(t *testing.T) {
 		f.add("a")
 		f.p.Lead(true)
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		f.want("paused", "", 1)
 		f.want("discover_cycles_total", "", 0)
 		if f.handOvers != 1 || !strings.Contains(f.conditions["provisioning-paused"], "no such file") || f.means == nil {
@@ -255,6 +266,7 @@ func TestAlwaysModeRebootIsNoFailure(t *testing.T) {
 				})
 				f.p.Lead(true)
 				time.Sleep(5 * time.Second)
+				synctest.Wait()
 				f.with("a", func(m *machine) { m.boot, m.sequence, m.mute = 2, 0, false })
 				a := f.send(f.event("a", func(e *wire.StartupEvent) {}))
 				if a.Admitted != always || !always && a.Refused != "hold_ended" {

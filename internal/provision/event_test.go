@@ -121,6 +121,7 @@ func TestEventsAreRefusedByReasonAndCounted(t *testing.T) {
 		f.p.Lead(true)
 		synctest.Wait()
 		time.Sleep(2 * time.Minute) // unconfirmed, and due again
+		synctest.Wait()
 		f.p.Discover()
 		stranger := f.event("a")
 		stranger.Node = "stranger"
@@ -149,6 +150,7 @@ func TestAnEventsAgeIsMeasuredHere(t *testing.T) {
 		f.add("a", func(m *machine) { m.mute = true })
 		f.p.Lead(true)
 		time.Sleep(time.Second) // a is held
+		synctest.Wait()
 		for _, c := range []struct {
 			age  uint64
 			want string
@@ -177,6 +179,7 @@ func TestOperatorVerbs(t *testing.T) {
 		}
 		f.p.Lead(true)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		sentences := map[string]string{}
 		refuse := func(name string, verb func(context.Context, string) (string, error), id, hint string) {
 			t.Helper()
@@ -200,6 +203,7 @@ func TestOperatorVerbs(t *testing.T) {
 			t.Fatalf("%q %v", text, err)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		refuse("running", f.p.Retry, "parked", "pacectl queue show parked")
 		if text, err := f.p.Drop(ctx, "parked"); err != nil || text != "parked is dropped" {
 			t.Fatalf("%q %v", text, err)

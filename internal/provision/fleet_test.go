@@ -473,6 +473,10 @@ func (f *fakeFleet) provisioned(n int, limit time.Duration) {
 		got := len(f.provAt)
 		f.mu.Unlock()
 		if got >= n {
+			// The state holds it, and the queue is told by what the loop does after what it does now.
+			for range 2 {
+				f.sync(func(time.Time) {})
+			}
 			return
 		}
 		if time.Since(begun) > limit {

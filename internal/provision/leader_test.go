@@ -34,6 +34,7 @@ func TestANewLeaderGoesOn(t *testing.T) {
 		}
 		f.p.Lead(true)
 		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		f.want("provisioned_total", "", 0)
 		if e := f.state("parked"); e.State != queue.StateParked || e.LastError != "no PEM" {
 			t.Fatalf("%+v", e)
@@ -81,6 +82,7 @@ func TestANewLeaderConfirms(t *testing.T) {
 		first := time.Now()
 		f.p.Lead(true)
 		time.Sleep(20 * time.Second) // each failed once, is configured, and the state says so
+		synctest.Wait()
 		f.want("provisioned_total", "", 0)
 		for _, id := range []string{"asked", "says", "other"} {
 			if rec := f.records[id]; queue.StateOf(rec) != queue.StateHeld || rec.FirstSeen != first.Unix() {
@@ -107,6 +109,7 @@ func TestANewLeaderConfirms(t *testing.T) {
 		}
 		f.want("sighting_to_done_seconds", "", 0) // this leader has not seen the beginning
 		time.Sleep(queue.DefaultHold)
+		synctest.Wait()
 		if e := f.state("other"); e.State != queue.StateUnconfirmed || e.FirstSeen.Unix() != first.Unix() {
 			t.Fatalf("%+v", e)
 		}
@@ -135,6 +138,7 @@ func TestAWishOutlivesTheLeader(t *testing.T) {
 			t.Fatalf("it was answered before the state held it: %+v", rec)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		f.want("busy_workers", "", 1)
 		f.p.Lead(false) // killed in the middle of configure
 		synctest.Wait()
@@ -145,6 +149,7 @@ func TestAWishOutlivesTheLeader(t *testing.T) {
 			t.Fatalf("after its confirmation: %+v", rec)
 		}
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 
 		// Dropped is dropped for the next leader too.
 		f.with("a", func(m *machine) { m.wants = false; m.fail["configure"] = func(int) error { return errHang } })
@@ -157,6 +162,7 @@ func TestAWishOutlivesTheLeader(t *testing.T) {
 		f.p.Lead(false)
 		f.p.Lead(true)
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		f.want("waiting_nodes", "", 0)
 
 		// What the state does not hold is no success.
@@ -206,8 +212,10 @@ func TestWhoHasNotHeardOfTheElection(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(queue.NotYetMost - time.Second)
+		synctest.Wait()
 		f.want("errors_total", "probe", 0)
 		time.Sleep(2*ProbeTimeout + queue.NotYetWait)
+		synctest.Wait()
 		f.want("errors_total", "probe", 1)
 		if e := f.state("aware"); e.State != queue.StateBackingOff || e.Kind != queue.KindTransient || !strings.Contains(e.LastError, "not heard yet") {
 			t.Fatalf("%+v", e)
@@ -237,6 +245,7 @@ func TestASeatedVoterIsTriedSoon(t *testing.T) {
 				f.p.Lead(true)
 				if at == "query" { // it answers no round either
 					time.Sleep(time.Second)
+					synctest.Wait()
 					if _, err := f.p.Reprovision(context.Background(), "a"); err != nil {
 						t.Fatal(err)
 					}
@@ -265,6 +274,7 @@ func TestBusyMachinesCostNoWorker(t *testing.T) {
 		}
 		f.p.Lead(true)
 		time.Sleep(3 * time.Second) // both are known, and have been tried
+		synctest.Wait()
 		for i := range 8 {
 			f.add(fmt.Sprint("free", i))
 		}
@@ -294,6 +304,7 @@ func TestBusyForGoodIsSeen(t *testing.T) {
 		f.add("stuck", func(m *machine) { m.busyUntil = time.Now().Add(24 * time.Hour) })
 		f.p.Lead(true)
 		time.Sleep(queue.NotYetMost + 10*time.Second)
+		synctest.Wait()
 		f.want("errors_total", "probe", 1)
 		if e := f.state("stuck"); e.Kind != queue.KindTransient || e.Attempt != 1 || !strings.Contains(e.LastError, "busy with a step") {
 			t.Errorf("%+v", e)
@@ -324,9 +335,11 @@ func TestOrderOfTheStart(t *testing.T) {
 			}
 		})
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 0) // a standby asks nobody
 		f.p.Lead(true)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		f.want("discover_cycles_total", "", 1)
 		f.want("leader_changes_total", "", 1)
 	})

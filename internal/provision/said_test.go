@@ -39,6 +39,7 @@ func TestTheSameFailureIsSaidOnceAMinute(t *testing.T) {
 		f.add("b", fails("no space left"))
 		f.p.Lead(true)
 		time.Sleep(50 * time.Second) // tried at once, after 5 s, 15 s, 35 s
+		synctest.Wait()
 		if e := f.state("a"); e.Attempt != 4 {
 			t.Fatalf("%+v", e)
 		}
@@ -49,6 +50,7 @@ func TestTheSameFailureIsSaidOnceAMinute(t *testing.T) {
 		}
 		f.with("a", fails("read-only file system"))
 		time.Sleep(30 * time.Second) // tried after 75 s
+		synctest.Wait()
 		if said("a", "read-only file system") != 1 || said("a", "no space left") != 1 || said("b", "no space left") != 2 {
 			t.Errorf("after 80 s:\n%s", log.String())
 		}

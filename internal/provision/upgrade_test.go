@@ -232,6 +232,7 @@ func TestAskedOnceIsTriedOnce(t *testing.T) {
 		})
 		f.p.Lead(true)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		asks := func(f2 func() (string, error)) {
 			t.Helper()
 			if _, err := f2(); err != nil {
