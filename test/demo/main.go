@@ -22,8 +22,9 @@ import (
 
 var names = []string{"alder", "birch", "cedar", "dogwood"}
 
-// stepTimeout bounds each step; on an idle machine each takes a few seconds.
-const stepTimeout = 60 * time.Second
+// stepTimeout bounds each step; on an idle machine each takes a few seconds, and on a busy one a try that was lost is made again
+// a minute later.
+const stepTimeout = 3 * time.Minute
 
 type node struct {
 	name, dir, log string

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pace-node/internal/wire"
 )
@@ -128,7 +129,14 @@ func TestAnonymousAsksAreBounded(t *testing.T) { // field case P19
 		slices.Sort(lines)
 		return strings.Join(lines, "\n")
 	}
-	memory, files := a.memory(), sizes()
+	files, since := "", time.Now()
+	until(t, "what it writes at its start is written", func() (bool, string) { // it looks at itself once a second
+		if now := sizes(); now != files {
+			files, since = now, time.Now()
+		}
+		return time.Since(since) > 3*time.Second, files
+	})
+	memory := a.memory()
 	h := l.hosts[1]
 	const sources, asks = 20, 5
 	full, waiting := 0, 0
