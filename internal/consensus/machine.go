@@ -92,8 +92,8 @@ func (m *machine) Apply(l *raft.Log) any {
 	m.note(l.Index, view)
 	m.mu.Unlock()
 	m.mark.set(l.Index)
+	m.c.heard.Add(1) // before it is shown: who sees the state finds its commands counted
 	m.publish(view)
-	m.c.heard.Add(1)
 	if m.c.cfg.OnApply != nil {
 		entry.View, entry.Result = view, res
 		m.c.cfg.OnApply(entry)
