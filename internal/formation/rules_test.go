@@ -1,8 +1,10 @@
 package formation
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -478,5 +480,50 @@ func TestTargetsStateIsItsLatest(t *testing.T) {
 	r.want(r.beacon(establishedFleet(2, older)))
 	if got := r.m.Own().Target.State; got != wire.StateEstablished {
 		t.Errorf("%v", got)
+	}
+}
+
+// What became of each seed is told: this machine itself, one that did not answer, and one that is not due before its minute is over.
+func TestWhatBecameOfSeeds(t *testing.T) {
+	r := newRig(t, Config{Seeds: []Seed{{"10.0.0.1:6674", OriginSeed}, {"10.0.0.2:6674", OriginSeed}, {"10.0.0.3:6674", OriginSeed}}, Rejections: []Rejection{{idOf(3), time.Hour}}})
+	var asked []string
+	for range 3 {
+		asked = append(asked, r.want(r.step(Event{Kind: EvTick}), ActAskSummary)[0].Endpoint)
+		r.now = r.now.Add(time.Second)
+	}
+	if want := []string{"10.0.0.1:6674", "10.0.0.2:6674", "10.0.0.3:6674"}; !slices.Equal(asked, want) {
+		t.Fatalf("asked were %q, want one a beat: %q", asked, want)
+	}
+	r.answersAt("10.0.0.1:6674", solitaryFleet(1, younger)) // under this machine's own key
+	r.step(Event{Kind: EvSummaryFailed, Endpoint: "10.0.0.2:6674", Err: "refused"})
+	r.answersAt("10.0.0.3:6674", solitaryFleet(3, younger+1))
+	var got []Say
+	for _, s := range r.m.Seeds() {
+		got = append(got, s.Say)
+	}
+	if !slices.Equal(got, []Say{SaySeedIsSelf, SaySeedFailed, 0}) {
+		t.Errorf("said are %v", got)
+	}
+	r.now = r.now.Add(time.Minute - 2*time.Second - 1) // a nanosecond before the second one's minute is over
+	r.want(r.step(Event{Kind: EvTick}))
+	r.now = r.now.Add(1)
+	if a := r.want(r.step(Event{Kind: EvTick}), ActAskSummary)[0]; a.Endpoint != "10.0.0.2:6674" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A seed's host is a DNS name of 253 bytes at most.
+func TestLongestSeed(t *testing.T) {
+	name := strings.Repeat(strings.Repeat("s", 49)+".", 6)[:252] + "s"
+	if got, err := ParseSeed(name); err != nil || got != name+":6674" {
+		t.Errorf("of %d bytes: %q, %v", len(name), got, err)
+	}
+	if got, err := ParseSeed(name + ":65535"); err != nil || got != name+":65535" {
+		t.Errorf("with a port: %q, %v", got, err)
+	}
+	for _, long := range []string{name + "s", name + "ssssssss", name + "s:6674"} {
+		if _, err := ParseSeed(long); !errors.Is(err, ErrSeedHost) {
+			t.Errorf("of %d bytes: %v", len(long), err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package netio
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,5 +69,55 @@ func TestAskerCountsOnceItAsks(t *testing.T) {
 	}
 	if at, ok := a.Next(); !ok || !at.IsZero() {
 		t.Errorf("who gave way is closed at %s", at)
+	}
+}
+
+// TestPassedOverIsNotSpokenTo: an interface that is passed over for its name has no broadcast address, unless the operator named one, or
+// the address to be told; a wildcard names none.
+func TestPassedOverIsNotSpokenTo(t *testing.T) {
+	list := []Interface{card(2, "eth0", "10.1.0.2/24"), card(3, "docker0", "172.17.0.1/16")}
+	for _, c := range []struct {
+		name  string
+		rules InterfaceRules
+		want  []string
+	}{
+		{"by itself", InterfaceRules{}, []string{"eth0 10.1.0.2/24>10.1.0.255", "docker0 172.17.0.1/16 -virtual"}},
+		{"under a wildcard", InterfaceRules{Exact: netip.MustParseAddr("0.0.0.0")}, []string{"eth0 10.1.0.2/24>10.1.0.255", "docker0 172.17.0.1/16 -virtual"}},
+		{"named", InterfaceRules{Include: []string{"eth0", "docker0"}}, []string{"eth0 10.1.0.2/24>10.1.0.255", "docker0 172.17.0.1/16>172.17.255.255"}},
+		{"its address named", InterfaceRules{Exact: netip.MustParseAddr("172.17.0.1")}, []string{"eth0 10.1.0.2/24 -exact", "docker0 172.17.0.1/16>172.17.255.255"}},
+	} {
+		var got []string
+		for _, i := range ChooseInterfaces(list, c.rules, "eth0") {
+			got = append(got, brief(i))
+			if i.Used != i.Broadcast.IsValid() {
+				t.Errorf("%s: %s has the broadcast address %s", c.name, i.Name, i.Broadcast)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	for name, virtual := range map[string]bool{"docker0": true, "br-1a2b": true, "vEthernet (WSL)": true, "virbr0": true, "eth0": false, "bridge": false} {
+		if IsVirtual(name) != virtual {
+			t.Errorf("%s: %v", name, !virtual)
+		}
+	}
+}
+
+// TestWhichAddressesReach: what another machine can dial without a zone, and which networks have a broadcast address.
+func TestWhichAddressesReach(t *testing.T) {
+	for a, want := range map[string]bool{"10.1.0.2": true, "169.254.7.7": true, "fd00::1": true, "2001:db8::1": true,
+		"0.0.0.0": false, "127.0.0.1": false, "224.0.0.1": false, "::": false, "::1": false, "fe80::1": false, "ff02::1": false} {
+		if got := routable(netip.MustParseAddr(a)); got != want {
+			t.Errorf("%s: %v", a, got)
+		}
+	}
+	for p, want := range map[string]string{"10.1.0.2/24": "10.1.0.255", "10.1.0.1/30": "10.1.0.3", "10.1.0.0/31": "invalid IP", "10.1.0.2/32": "invalid IP", "fd00::1/64": "invalid IP"} {
+		if got := BroadcastOf(netip.MustParsePrefix(p)); got.String() != want {
+			t.Errorf("%s: %s, want %s", p, got, want)
+		}
+	}
+	if got := BroadcastOf(netip.Prefix{}); got.IsValid() {
+		t.Errorf("no network: %s", got)
 	}
 }
