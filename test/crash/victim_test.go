@@ -201,10 +201,14 @@ func (v *victim) poll(what string, crashFirst bool, done func() (bool, string)) 
 		revived = revived || crashed
 		if revived {
 			if _, err := v.status(); err == nil {
-				if err := v.whole(); err != nil {
-					return fmt.Errorf("at the start after crash %d: %w", v.crashes, err)
+				err := v.whole()
+				// One that has come to its point again meanwhile is looked at when it was started anew.
+				if _, ended := v.ended(); !ended {
+					if err != nil {
+						return fmt.Errorf("at the start after crash %d: %w", v.crashes, err)
+					}
+					revived = false
 				}
-				revived = false
 			}
 		}
 		var ok bool
