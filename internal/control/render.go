@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,7 +194,7 @@ func (d *ClusterStatus) words() string {
 		l.words("pre-approved", Word(p.ID), as, "key", Word(p.Key))
 	}
 	for _, s := range d.Settings {
-		columns := []string{"setting", Word(s.Name), Word(s.Value)}
+		columns := append([]string{"setting", Word(s.Name)}, settingWords(s.Value)...)
 		if s.Default {
 			columns = append(columns, "default")
 		}
@@ -201,6 +202,19 @@ func (d *ClusterStatus) words() string {
 	}
 	conditionLines(&l, d.Conditions)
 	return l.String()
+}
+
+// settingWords are a setting's value as columns: one, or of an object an option each, whose braces and quotes would be escaped.
+func settingWords(value string) []string {
+	var options map[string]string
+	if json.Unmarshal([]byte(value), &options) != nil || len(options) == 0 {
+		return []string{Word(value)}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		out = append(out, Word(name+"="+options[name]))
+	}
+	return out
 }
 
 func leaderID(m *Machine) string {

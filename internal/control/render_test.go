@@ -114,7 +114,8 @@ func exampleCluster() ClusterStatus {
 			{ID: idC, Key: otherKey, Role: "learner", AdmittedMS: 11 * 60_000},
 		},
 		PreApprove: []PreApproved{{ID: "board", Key: testKey}, {ID: "seat", Key: testKey, Seat: true}},
-		Settings:   []Setting{{Name: "enrollment.per-source", Value: "4", Default: true}, {Name: "provision.paused", Value: "true"}},
+		Settings: []Setting{{Name: "enrollment.per-source", Value: "4", Default: true}, {Name: "provision.paused", Value: "true"},
+			{Name: "provision.profile", Value: `{"provision-workers":"3","provision-helper":"/usr/local/bin/helper --for='$x'"}`}, {Name: "later", Value: `{"a":{}}`}},
 		Conditions: []ConditionStatus{{ID: "single-voter-fleet", Severity: "notice", Detail: "2 members depend on one voter", Remedy: "pace-node --cluster-admit=" + idB + "=10.1.0.9:6680", SinceMS: 61_000}},
 	}
 }
@@ -133,6 +134,8 @@ func TestClusterStatus(t *testing.T) {
 		"pre-approved seat voter key "+testKey,
 		"setting enrollment.per-source 4 default",
 		"setting provision.paused true",
+		`setting provision.profile provision-helper=/usr/local/bin/helper\x20--for=\x27\x24x\x27 provision-workers=3`,
+		`setting later \x7b\x22a\x22:\x7b\x7d\x7d`,
 		"condition notice single-voter-fleet since 1m1s: 2 members depend on one voter",
 		"remedy pace-node --cluster-admit="+idB+"=10.1.0.9:6680",
 	)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"pace-node/internal/consensus"
@@ -288,7 +289,11 @@ func (n *Node) Cluster(ctx context.Context, p control.Peer, r wire.ClusterReques
 			return wire.ClusterAnswer{}, err
 		}
 		res, err := n.propose(ctx, fleet.Set(r.Name, r.Value, by, at))
-		return wire.ClusterAnswer{Revision: res.Revision, Text: fmt.Sprintf("%s is %s from now on", r.Name, cmp.Or(r.Value, "at its default"))}, err
+		value := cmp.Or(r.Value, "at its default")
+		if strings.HasPrefix(value, "{") { // a line of output holds no braces; pacectl fleet status shows the options
+			value = "as given"
+		}
+		return wire.ClusterAnswer{Revision: res.Revision, Text: fmt.Sprintf("%s is %s from now on", r.Name, value)}, err
 	case "admit-learner":
 		if len(r.Lines) > 0 {
 			return n.preApproveAll(ctx, r.Lines, by, at)
