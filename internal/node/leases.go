@@ -190,9 +190,12 @@ func (n *Node) spendLease(ctx context.Context, p control.Peer, w wire.WorkReques
 func (n *Node) leaseInput(p control.Peer, w wire.WorkRequest) fleet.LeaseInput {
 	now, b := time.Now(), n.serving.Load()
 	in := fleet.LeaseInput{Raw: w.Lease, View: n.view.Load(), Self: n.id, Step: w.Step, BodyDigest: sha256.Sum256(w.Body), LeaderNow: n.leaderNow(now, b, p)}
-	if b != nil && b.learner != nil {
+	switch {
+	case b == nil: // between two modes no roster is applied, and nothing tells the highest term: it is tried again
+		in.View = nil
+	case b.learner != nil:
 		in.Silence, in.HighestTerm = b.learner.Silence(now), b.learner.HighestTerm()
-	} else if b != nil { // its leader is the voter that it hears
+	default: // its leader is the voter that it hears
 		in.Silence, in.HighestTerm = b.cons.LastContact(), b.cons.Term()
 	}
 	return in

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pace-node/internal/control"
+	"pace-node/internal/fleet"
 	"pace-node/internal/wire"
 )
 
@@ -39,6 +40,20 @@ func TestSimBetweenTwoModes(t *testing.T) {
 		s.joined(a, b)
 		c := s.boot(2)
 		s.want(time.Minute, "the third one waits", func() bool { return s.waits(a, c) })
+		lease, err := a.lease(b.id, "restart", nil)
+		s.must(err)
+		judged := func() fleet.LeaseVerdict {
+			_, verdict := fleet.JudgeLease(b.leaseInput(control.Peer{Key: a.Key(), ID: a.id}, wire.WorkRequest{Step: "restart", Lease: lease}))
+			return verdict
+		}
+		if got := judged(); got != fleet.LeaseOK {
+			t.Errorf("a learner's lease: %s", got)
+		}
+		s.between(b, true, func() { // it knows no term then, below which it would refuse
+			if got := judged(); got != fleet.LeaseSignerUnknown {
+				t.Errorf("between two modes a lease is %s, want one that is asked for again", got)
+			}
+		})
 		member := control.Peer{Key: b.Key(), ID: b.id}
 		for _, published := range []bool{false, true} {
 			s.between(a, published, func() {
