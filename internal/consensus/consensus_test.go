@@ -243,6 +243,11 @@ func TestDamagedStoreIsRefusedAndLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"its fleet's name is gone": func(t *testing.T, path string) {
+			if err := os.Remove(filepath.Join(filepath.Dir(path), clusterFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"its fleet's name is empty": func(t *testing.T, path string) {
 			if err := os.Truncate(filepath.Join(filepath.Dir(path), clusterFile), 0); err != nil {
 				t.Fatal(err)
@@ -267,7 +272,7 @@ func TestDamagedStoreIsRefusedAndLeftAlone(t *testing.T) {
 			do(t, filepath.Join(dir, storeFile))
 			sums := checksums(t, dir)
 			_, err := Open(t.Context(), config(dir))
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "move") {
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "move the state directory away") {
 				t.Fatalf("a damaged store was answered with: %v", err)
 			}
 			if checksums(t, dir) != sums {

@@ -106,7 +106,7 @@ func claimFolder(cfg Config) error {
 		return fmt.Errorf("%w: %s is fleet %q's, and this machine is in fleet %q; move %s away", ErrOtherCluster, cfg.Dir, have, cfg.Cluster, cfg.Dir)
 	}
 	if _, err := os.Stat(filepath.Join(cfg.Dir, storeFile)); err == nil {
-		return fmt.Errorf("%w: %s is missing beside a store; restore the state directory, or move %s away", ErrDamaged, path, cfg.Dir)
+		return damaged(path, errors.New("it is missing beside a store"))
 	}
 	if err := nameFolder(cfg, path); err != nil {
 		return fmt.Errorf("name the consensus store's fleet: %w", err)
@@ -136,7 +136,7 @@ func Owner(dir string) (string, error) {
 	}
 	name := string(b)
 	if len(name) < 2 || name[len(name)-1] != '\n' {
-		return "", fmt.Errorf("%w: %s does not name a fleet; restore the state directory, or move %s away", ErrDamaged, filepath.Join(dir, clusterFile), dir)
+		return "", damaged(filepath.Join(dir, clusterFile), errors.New("it does not name a fleet"))
 	}
 	return name[:len(name)-1], nil
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"pace-node/internal/control"
+	"pace-node/internal/discovery"
 )
 
 // conditionProof is a test that raises a condition and clears it by a real cause.
@@ -156,5 +158,14 @@ func (s *sim) checkProofs() {
 		if !m.raised || !m.cleared && !p.Restart {
 			s.t.Errorf("%s is to be raised and cleared here, and the log says %+v", p.ID, m)
 		}
+	}
+}
+
+// TestClonedDetail: the address stands beside the places, and what to do ends the sentence.
+func TestClonedDetail(t *testing.T) {
+	got := clonedDetail(discovery.Event{ID: "n-a", From: netip.MustParseAddrPort("10.1.0.9:51038"), Reason: "another machine holds a copy; on the copy run pace-node --reset-identity"})
+	want := "the key of n-a is proven from two places, the last time from 10.1.0.9:51038: another machine holds a copy, on the copy run pace-node --reset-identity"
+	if got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -176,7 +177,7 @@ func (n *Node) spendLease(ctx context.Context, p control.Peer, w wire.WorkReques
 	}
 	switch {
 	case err != nil:
-		return wire.NewError(wire.CodeRefusedByRule, "the lease could not be recorded as spent: "+err.Error(), "look at the disk of that machine")
+		return fmt.Errorf("%w: %w; make room on the disk of that machine", target.ErrNotKept, err)
 	case verdict == fleet.LeaseSignerUnknown:
 		return wire.NewError(wire.CodeRosterNotApplied, verdict.String(), verdict.Remedy())
 	case verdict != fleet.LeaseOK:

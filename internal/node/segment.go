@@ -73,12 +73,17 @@ func (n *Node) heard(now time.Time, e discovery.Event) {
 		n.versionSeen = now
 		n.board.Raise("wire-version-seen", e.From.Addr().String()+" speaks another version of the discovery wire")
 	case discovery.EventSelfCloned, discovery.EventPeerCloned:
-		n.cloned(now, e.ID, "the key of "+control.Word(e.ID)+" is proven from two places: "+control.Sentence(e.Reason)+" and "+e.From.String())
+		n.cloned(now, e.ID, clonedDetail(e))
 	case discovery.EventSummaryWithheld:
 		n.log.Warn("this machine announces nothing", "reason", e.Reason, "stands-for", e.Count)
 	default:
 		n.log.Info("discovery", "what", e.Kind.String(), "from", e.From.String(), "stands-for", e.Count)
 	}
+}
+
+// clonedDetail says of a key that two machines hold where the other one speaks, and what the exchange knows of it.
+func clonedDetail(e discovery.Event) string {
+	return "the key of " + control.Word(e.ID) + " is proven from two places, the last time from " + e.From.String() + ": " + control.Sentence(e.Reason)
 }
 
 // summary is what this node says of its fleet. While it is pending the leader slots point at the fleet that was asked.

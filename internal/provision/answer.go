@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"pace-node/internal/queue"
 	"pace-node/internal/wire"
@@ -203,6 +204,9 @@ func parseAnswer(stdout []byte, show func([]byte) string) (*Answer, *Failure) {
 			return nil, fail(ReasonSeveral, "its stdout holds more than one JSON document"+show(body))
 		}
 		return nil, fail(ReasonNotJSON, "its stdout holds something beside one JSON document"+show(body))
+	}
+	if !utf8.Valid(doc) { // the decoder would put other characters there, in a password too
+		return nil, fail(ReasonNotJSON, "its stdout is not UTF-8, as JSON has to be"+show(body))
 	}
 	var keys map[string]json.RawMessage
 	if doc[0] != '{' || json.Unmarshal(doc, &keys) != nil {

@@ -45,6 +45,7 @@ func TestParseAnswer(t *testing.T) {
 		{" \n" + trivial + "\n\n", "", nil},
 		{`{"configuration":{"a":"b"},"unknown":[1,2,{}],"certificate":null,"ssldir":"/anything"}`, "", nil},
 		{`{"defer":true}`, "", nil},
+		{`{"configuration":{"a":"` + "p\xe4ss" + `"}}`, ReasonNotJSON, []string{"not UTF-8"}},
 		{`{"shutdown":true,"msg":"x"}`, "", nil},
 		{``, ReasonNoOutput, []string{"printed nothing"}},
 		{" \n\t", ReasonNoOutput, nil},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -318,6 +319,13 @@ func TestWorkUnder(t *testing.T) {
 	answer <- nil
 	if e := <-done; e.err != nil || e.a.OK {
 		t.Errorf("one whose machine changed fleets meanwhile: %+v", e)
+	}
+
+	kept := tg.Refusals()[ReasonStorage]
+	full := func(context.Context) error { return fmt.Errorf("%w: no space left on device", ErrNotKept) }
+	a, err := tg.WorkUnder(context.Background(), wire.StepConfigure, encode(t, body("one")), full)
+	if err != nil || a.OK || !a.Transient || !strings.Contains(a.Error, "no space left") || tg.Refusals()[ReasonStorage] != kept+1 {
+		t.Errorf("a permission that a full disk does not keep is worth another try: %+v %v", a, err)
 	}
 
 	if _, err := tg.WorkUnder(context.Background(), "juggle", nil, func(context.Context) error { t.Error("it is asked for a step that nobody knows"); return nil }); err != nil {

@@ -106,7 +106,9 @@ func (t *Target) work(ctx context.Context, step string, body json.RawMessage, al
 		t.steps.Done()
 	}()
 	if allow != nil {
-		if err := allow(ctx); err != nil {
+		if err := allow(ctx); errors.Is(err, ErrNotKept) {
+			return nil, refuse(ReasonStorage, wire.Printable(err.Error())), nil
+		} else if err != nil {
 			return nil, nil, err
 		}
 	}
