@@ -19,7 +19,7 @@ type HelpRow struct {
 // Helps is the table of those, one row a verb, in the verbs' order.
 var Helps = []HelpRow{
 	{"identity", "It mints what the service will use where nothing has run yet.", []string{"pacectl identity"}},
-	{"node", "", []string{"pacectl node", "pacectl node --json"}},
+	{"node", "members counts voters/learners; fleet-id is what --fleet-id of another machine pins it to; asks is there while it waits to be admitted.", []string{"pacectl node", "pacectl node --json"}},
 	{"fleet status", "On a machine that does not lead it says how old its picture is. Below a learner is the line that would make it a voter.", []string{"pacectl fleet status", "pacectl fleet status --scheduler=HOST"}},
 	{"fleet transfer", "A leader that is stopped hands over by itself: this is for choosing who leads.", []string{"pacectl fleet transfer", "pacectl fleet transfer MACHINE"}},
 	{"fleet leave", "It is typed on the machine that leaves, and asks for the fleet's id back.", []string{"pacectl fleet leave", "pacectl fleet leave --yes=FLEET-ID", "pacectl fleet leave --force"}},
