@@ -527,3 +527,31 @@ func TestLongestSeed(t *testing.T) {
 		}
 	}
 }
+
+// A pointer that says where and not whom leads back to this machine: its own answer closes the ring, and the tie-break opens it. One that
+// leads to another machine of this one's own fleet is no news.
+func TestPointerThatLeadsHere(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		target  uint64
+		speaker int
+		moves   bool
+	}{{"this machine is the elder", older + 1, 1, true}, {"its target is the elder", older - 1, 1, false}, {"another machine of its fleet", older + 1, 8, false}} {
+		r := newRig(t, Config{Own: ownOf(1, older), Seeds: []Seed{{"10.0.0.2:6674", OriginSeed}}})
+		r.want(r.step(Event{Kind: EvTick}), ActAskSummary)
+		r.answersAt("10.0.0.2:6674", solitaryFleet(2, c.target))
+		r.want(r.done(r.wait(ChoiceAfterProof)), ActAsk)
+		points := pendingFleet(2, c.target, 1)
+		points.Pointer = wire.Leader{Endpoint: "10.0.0.1:6674"}
+		if a := r.want(r.beacon(points), ActAskSummary)[0]; a.Endpoint != "10.0.0.1:6674" {
+			t.Fatalf("%+v", a)
+		}
+		answer := solitaryFleet(1, older)
+		answer.SpeakerKey = keyOf(c.speaker)
+		out := r.answersAt("10.0.0.1:6674", answer)
+		move := find(out, ActMove)
+		if (move != nil) != c.moves || move != nil && (move.Transition.On != TargetPendingHere || move.Transition.To != Solitary) || r.m.walk != nil {
+			t.Errorf("%s: %+v", c.name, out)
+		}
+	}
+}
