@@ -47,13 +47,24 @@ func (m *MemberStatus) heardText() string {
 }
 
 // line is: id, name, role, platform, version, provisioning, endpoint, consensus
-// endpoint, last heard.
+// endpoint, last heard; then a line of its labels and a learner's admit line.
 func (m *MemberStatus) line(l *lines) {
 	provisioning, _, _ := strings.Cut(m.Provisioning, ":") // what comes behind is for member show
 	l.words(Word(m.ID), Word(m.Name), Word(m.Role), Word(m.Platform), Word(m.Version), Word(provisioning), Word(m.Endpoints.FC), Word(m.raft()), m.heardText())
+	if len(m.Labels) > 0 {
+		l.words(append([]string{"labels"}, m.labels()...)...)
+	}
 	if m.Admit != "" {
 		l.words("admit", m.Admit)
 	}
+}
+
+// labels are key=value, in the order of the keys.
+func (m *MemberStatus) labels() (out []string) {
+	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+		out = append(out, Word(k)+"="+Word(m.Labels[k]))
+	}
+	return out
 }
 
 func (d *MemberList) finish() {
@@ -106,8 +117,8 @@ func (d *MemberShow) words() string {
 	say("last-heard", m.heardText())
 	say("admitted", date(m.Admitted))
 	say("admitted-by", Word(m.AdmittedBy))
-	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
-		say("label", Word(k)+"="+Word(m.Labels[k]))
+	for _, label := range m.labels() {
+		say("label", label)
 	}
 	say("view", viewText(d.View))
 	if m.Admit != "" {

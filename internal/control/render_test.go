@@ -110,7 +110,7 @@ func exampleCluster() ClusterStatus {
 		View: View{Mode: "voter", Leads: true, Revision: 42, VotersHeard: 2, VotersTotal: 3},
 		Members: []MemberStatus{
 			{ID: idA, Key: testKey, Name: "web1", Role: "voter", Platform: "linux/amd64", Version: "1.2.3", Provisioning: "done", Endpoints: wire.Endpoints{FC: "10.1.0.2:6674", Raft: "10.1.0.2:6680"}, Self: true, Arrived: true},
-			{ID: idB, Key: otherKey, Name: "lap top", Role: "learner", Platform: "windows/amd64", Version: "1.2.2", Endpoints: wire.Endpoints{FC: "10.1.0.9:6674"}, HeardMS: ms(3_000), Arrived: true},
+			{ID: idB, Key: otherKey, Name: "lap top", Role: "learner", Platform: "windows/amd64", Version: "1.2.2", Endpoints: wire.Endpoints{FC: "10.1.0.9:6674"}, HeardMS: ms(3_000), Arrived: true, Labels: map[string]string{"site": "office a", "rack": "4"}},
 			{ID: idC, Key: otherKey, Role: "learner", AdmittedMS: 11 * 60_000},
 		},
 		PreApprove: []PreApproved{{ID: "board", Key: testKey}, {ID: "seat", Key: testKey, Seat: true}},
@@ -128,6 +128,7 @@ func TestClusterStatus(t *testing.T) {
 		"voters 2 of 3 heard",
 		idA+" web1 voter linux/amd64 1.2.3 done 10.1.0.2:6674 10.1.0.2:6680 self",
 		idB+` lap\x20top learner windows/amd64 1.2.2 - 10.1.0.9:6674 10.1.0.9:6680 3s`,
+		`labels rack=4 site=office\x20a`,
 		"admit pace-node --cluster-admit="+idB+"=10.1.0.9:6680@"+otherKey,
 		idC+" - learner - - - - - never arrived",
 		"pre-approved board learner key "+testKey,

@@ -19,14 +19,16 @@ import (
 
 // report is what `pacectl doctor --json` prints.
 type report struct {
-	Verdict  string `json:"verdict"`
-	Findings []struct {
-		Check   string `json:"check"`
-		Verdict string `json:"verdict"`
-		Detail  string `json:"detail"`
-		Remedy  string `json:"remedy"`
-	} `json:"findings"`
-	text string
+	Verdict  string    `json:"verdict"`
+	Findings []finding `json:"findings"`
+	text     string
+}
+
+type finding struct {
+	Check   string `json:"check"`
+	Verdict string `json:"verdict"`
+	Detail  string `json:"detail"`
+	Remedy  string `json:"remedy"`
 }
 
 // doctor asks what is wrong with the node's machine, or with another one from it, and holds the exit status.
@@ -259,7 +261,8 @@ func TestDoctorClientIsolation(t *testing.T) { // field case P09
 	until(t, "it has sent beacons", func() (bool, string) {
 		return a.metrics().of(t, "pace_discovery_beacons_sent_total") >= 2, ""
 	})
-	a.finds("warning", "segment", "none of another machine is heard", "--fleet-seed=HOST")
+	d := a.finds("warning", "segment", "none of another machine is heard", "--fleet-seed=HOST")
+	d.mends(a, "segment") // on the machine that is to join, and with the host that is meant:
 	nextSecond(t)
 	b := l.hosts[1].start(t, "birch", "--fleet-seed="+l.hosts[0].addr.String())
 	b.approve(a)
@@ -330,7 +333,8 @@ func TestDoctorAnotherWireVersion(t *testing.T) {
 	until(t, "it is counted", func() (bool, string) {
 		return a.metrics().of(t, "pace_discovery_datagrams_refused_version_total") == 1, ""
 	})
-	a.finds("warning", "wire-version", "10.1.0.3 speaks another version", "pacectl node")
+	d := a.finds("warning", "wire-version", "10.1.0.3 speaks another version", "pacectl node")
+	wants(t, d.mends(a, "wire-version"), "wire-version-seen", "10.1.0.3 speaks another version")
 }
 
 func TestDoctorBehindNAT(t *testing.T) {
