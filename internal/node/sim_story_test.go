@@ -28,7 +28,7 @@ import (
 // realStories are what is drawn for whole nodes: clocks, disks and points of the code are one process's here. Of machines that
 // are lost for good the tests of sim_recover_test.go tell.
 var realStories = simfleet.Kind{Least: 5, Most: 9, Span: 12 * time.Minute, Gap: 20 * time.Second,
-	Without: []simfleet.Act{simfleet.ActTrap, simfleet.ActClock, simfleet.ActDiskFull, simfleet.ActDiskFree,
+	Without: []simfleet.Act{simfleet.ActTrap, simfleet.ActFreeze, simfleet.ActClock, simfleet.ActDiskFull, simfleet.ActDiskFree,
 		simfleet.ActDestroy, simfleet.ActRecover, simfleet.ActAccept, simfleet.ActLeaveAlone}}
 
 const (

@@ -23,6 +23,7 @@ const (
 	ActClock    Act = "clock"     // its clock is set: clock m03 -2h
 	ActDiskFull Act = "disk-full" // it takes nothing
 	ActDiskFree Act = "disk-free"
+	ActFreeze   Act = "freeze"  // its process stands still: freeze m03 20s
 	ActDestroy  Act = "destroy" // it is lost for good, and another machine takes its place
 )
 
@@ -70,6 +71,13 @@ var Acts = []ActRow{
 	{ActClock, 4, (*drawing).skew, doClock},
 	{ActDiskFull, 3, (*drawing).one, func(_ *World, h *host, _ string) { h.full = true }},
 	{ActDiskFree, 9, (*drawing).one, func(_ *World, h *host, _ string) { h.full = false }},
+	{ActFreeze, 6, func(d *drawing) (int, string) {
+		return d.any(), d.between(time.Second, 40*time.Second).Truncate(time.Second).String()
+	}, func(_ *World, h *host, arg string) {
+		if d, err := time.ParseDuration(arg); err == nil {
+			h.freeze(min(max(d, 0), time.Minute))
+		}
+	}},
 	{ActApprove, 40, (*drawing).pick1, doApprove},
 	{ActReject, 3, (*drawing).pick1, doReject},
 	{ActGiveUp, 2, (*drawing).one, func(_ *World, h *host, _ string) {
@@ -106,6 +114,10 @@ var Acts = []ActRow{
 	{ActDrop, 2, (*drawing).pick1, func(w *World, h *host, arg string) { w.queueVerb(h, arg, (*work).dropOne) }},
 }
 
+// surroundings are the acts that a process which stands still does not keep from happening.
+var surroundings = map[Act]bool{ActBoot: true, ActCrash: true, ActTrap: true, ActCut: true, ActHeal: true, ActLoss: true, ActClock: true,
+	ActDiskFull: true, ActDiskFree: true, ActFreeze: true, ActDestroy: true}
+
 func actRow(a Act) *ActRow {
 	for i := range Acts {
 		if Acts[i].Act == a {
@@ -118,6 +130,9 @@ func actRow(a Act) *ActRow {
 // perform does a step.
 func (w *World) perform(s Step) {
 	w.said = append(w.said, "            — "+s.String())
+	if w.hosts[s.Who].frozen() && !surroundings[s.Act] {
+		return // nobody is answered there
+	}
 	actRow(s.Act).do(w, w.hosts[s.Who], s.Arg)
 }
 

@@ -102,7 +102,7 @@ func (p *proc) carry(to *host, on discovery.Socket, from netip.AddrPort, b []byt
 		return // it hears itself, which changes nothing
 	}
 	w.after(w.net.between(time.Millisecond, 20*time.Millisecond), func() {
-		if q := to.proc; q != nil {
+		if q := to.proc; q != nil && !to.frozen() {
 			q.aired(q.exchange.Handle(q.now(), on, from, to.addr, b))
 		}
 	})

@@ -10,7 +10,6 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
-	"pace-node/internal/wire"
 )
 
 // Rule is what must hold after every event, or at a story's end.
@@ -24,6 +23,10 @@ const (
 	RuleTwoLeaders                 // at most one leader a term
 	RuleUnsettled                  // every machine ends in a fleet or solitary
 	RuleQueue                      // the queue's own rules
+	RuleOneStep                    // a machine does one leader's step at a time
+	RuleLease                      // a lease ends with its leader's term
+	RuleTwice                      // no machine is provisioned by two leaders at once
+	RuleBack                       // no record goes back
 	RuleDigest                     // equal states at equal epoch and revision
 	RuleModel                      // the model itself went wrong
 )
@@ -42,6 +45,10 @@ var Rules = []RuleRow{
 	{RuleTwoLeaders, "at most one leader a term"},
 	{RuleUnsettled, "every machine ends in a fleet or solitary"},
 	{RuleQueue, "the queue's rules"},
+	{RuleOneStep, "a machine does one leader's step at a time"},
+	{RuleLease, "a lease ends with its leader's term"},
+	{RuleTwice, "no machine is provisioned by two leaders at once"},
+	{RuleBack, "no record of provisioning goes back"},
 	{RuleDigest, "equal states at equal epoch and revision"},
 	{RuleModel, "the model carries out what it is asked"},
 }
@@ -89,6 +96,8 @@ type Checker struct {
 	leaders map[termOf]string
 	last    map[string]*fleet.View // by machine
 	home    map[string]string      // by machine: the fleet that it is a member of
+	workers map[string]*worker     // by machine
+	obeyed  map[inFleet]uint64     // the highest term whose leader a machine obeyed
 	Err     *Violation
 	Slack   time.Duration // how exactly the time of an admission by a window is known
 }
@@ -119,6 +128,7 @@ type knownFleet struct {
 	windows   []window
 	recovers  []recovery
 	fresh     *fleet.View // the latest state that anybody showed
+	records   *fleet.View // the latest state that a voter showed
 	dissolves bool        // somebody proposed that it goes into another one
 }
 
@@ -161,7 +171,8 @@ type recovery struct {
 
 // NewChecker returns a checker that has seen nothing.
 func NewChecker() *Checker {
-	return &Checker{fleets: map[string]*knownFleet{}, digests: map[position]seenDigest{}, leaders: map[termOf]string{}, last: map[string]*fleet.View{}, home: map[string]string{}}
+	return &Checker{fleets: map[string]*knownFleet{}, digests: map[position]seenDigest{}, leaders: map[termOf]string{}, last: map[string]*fleet.View{}, home: map[string]string{},
+		workers: map[string]*worker{}, obeyed: map[inFleet]uint64{}}
 }
 
 func (c *Checker) fail(r Rule, at time.Duration, who, format string, args ...any) {
@@ -250,13 +261,6 @@ func (c *Checker) admitted() (n int) {
 	return n
 }
 
-// worked notes that a machine takes a step of a lease: whoever signed it led its fleet in that term.
-func (c *Checker) worked(at time.Duration, who string, l wire.LeaseClaims) {
-	if leader := c.leaders[termOf{l.Cluster, l.Epoch, l.Term}]; leader != l.Signer {
-		c.fail(RuleQueue, at, who, "it does a step for %s, which never led fleet %s in term %d", short(l.Signer), short(l.Cluster), l.Term)
-	}
-}
-
 // See judges what a machine shows.
 func (c *Checker) See(s Sight) {
 	f := c.fleet(s.Cluster)
@@ -277,6 +281,7 @@ func (c *Checker) See(s Sight) {
 	}
 	c.seeRoster(s, prev)
 	c.seeAcks(s)
+	c.seeRecords(s, c.fleet(v.Cluster()))
 	at := position{v.Cluster(), v.Epoch(), v.Revision()}
 	d := v.Digest()
 	if seen, ok := c.digests[at]; !ok {
@@ -394,6 +399,10 @@ func (c *Checker) Recovered(cluster string, epoch, revision uint64, learner bool
 	// gone with them.
 	f.acks = slices.DeleteFunc(f.acks, func(a ack) bool { return a.epoch >= epoch })
 	maps.DeleteFunc(c.leaders, func(of termOf, _ string) bool { return of.cluster == cluster && of.epoch >= epoch })
+	c.forgetTerms(cluster, epoch)
+	if f.records != nil && f.records.Epoch() >= epoch {
+		f.records = nil
+	}
 	maps.DeleteFunc(c.digests, func(at position, _ seenDigest) bool { return at.cluster == cluster && at.epoch >= epoch })
 }
 
@@ -404,6 +413,8 @@ func (c *Checker) Dissolves(cluster string) { c.fleet(cluster).dissolves = true 
 func (c *Checker) Replaced(who string) {
 	delete(c.home, who)
 	delete(c.last, who)
+	delete(c.workers, who)
+	maps.DeleteFunc(c.obeyed, func(in inFleet, _ uint64) bool { return in.who == who })
 }
 
 // Rested judges a leader when all is at rest: nothing that was acknowledged is still to come.

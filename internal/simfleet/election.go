@@ -47,20 +47,28 @@ func (v *voter) send(id string, m message) {
 	}
 	cluster, epoch, answer := v.store.cluster, p.view().Epoch(), m.answers()
 	p.w.after(p.w.latency(), func() {
-		q := h.proc
-		if q == nil || !p.w.joined(p.h, h) {
+		if !p.w.joined(p.h, h) {
 			return
 		}
-		u := q.voter
-		if u == nil {
-			u = q.seat()
-		}
-		// What is asked is judged; an answer travels on the stream that the question came by.
-		if u == nil || u.store.cluster != cluster || q.view().Epoch() != epoch || !answer && !u.serves(p) {
-			return
-		}
-		u.run(func() { u.receive(p.id(), m) })
+		h.awake(func() { v.arrives(h, cluster, epoch, answer, m) })
 	})
+}
+
+// arrives is a message at the process that serves there.
+func (v *voter) arrives(h *host, cluster string, epoch uint64, answer bool, m message) {
+	p, q := v.p, h.proc
+	if q == nil {
+		return
+	}
+	u := q.voter
+	if u == nil {
+		u = q.seat()
+	}
+	// What is asked is judged; an answer travels on the stream that the question came by.
+	if u == nil || u.store.cluster != cluster || q.view().Epoch() != epoch || !answer && !u.serves(p) {
+		return
+	}
+	u.run(func() { u.receive(p.id(), m) })
 }
 
 // answers reports whether a message answers another one.

@@ -32,11 +32,12 @@ type host struct {
 	seeds   []formation.Seed
 	chance  chance
 	disk    disk
-	helper  bool   // it has something to provision others with
-	full    bool   // its disk takes nothing
-	trap    string // the point at which its process ends next
-	proc    *proc  // nil: down
-	seen    glance // what it showed last
+	helper  bool          // it has something to provision others with
+	full    bool          // its disk takes nothing
+	still   time.Duration // until then its process stands still
+	trap    string        // the point at which its process ends next
+	proc    *proc         // nil: down
+	seen    glance        // what it showed last
 }
 
 // disk is what was made durable.
@@ -81,6 +82,7 @@ func (r *record) remembered() []formation.Seed {
 type followStore struct {
 	cluster string
 	view    *fleet.View // nil: no snapshot came yet
+	highest uint64      // term that a heartbeat confirmed
 }
 
 // configured is what a machine runs under.
@@ -142,7 +144,8 @@ func (h *host) kill(why string) {
 	if p == nil {
 		return
 	}
-	h.proc, h.trap = nil, ""
+	h.proc, h.trap, h.still = nil, "", 0
+	h.w.check.StepEnds(h.name)
 	h.w.sum.Killed++
 	if l := h.disk.log; l != nil { // the mark of what was applied is written without waiting for the disk
 		l.mark = max(l.base, l.mark-min(l.mark, uint64(h.chance.IntN(3))))
@@ -164,6 +167,27 @@ func (h *host) stop() {
 		p.voter.handOver()
 	}
 	p.after(300*time.Millisecond, func() { h.kill("stops") })
+}
+
+// freeze has the process stand still for a while, as one does whose machine is short of memory or is being moved: what
+// reaches it, and what it was to do, waits.
+func (h *host) freeze(d time.Duration) {
+	if h.proc != nil {
+		h.w.say(h, "stands still for %s", d)
+		h.still = max(h.still, h.w.now+d)
+	}
+}
+
+// frozen reports whether the process stands still.
+func (h *host) frozen() bool { return h.w.now < h.still }
+
+// awake has f happen once the process does not stand still.
+func (h *host) awake(f func()) {
+	if h.frozen() {
+		h.w.at(h.still, func() { h.awake(f) })
+		return
+	}
+	f()
 }
 
 // point is a place at which a process may end: it reports whether it did.

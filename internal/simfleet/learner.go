@@ -49,7 +49,7 @@ func (p *proc) openLearner() {
 	if d.follow == nil {
 		d.follow = &followStore{cluster: p.rec.own.Cluster}
 	}
-	l := &learner{p: p, store: d.follow, view: d.follow.view}
+	l := &learner{p: p, store: d.follow, view: d.follow.view, highest: d.follow.highest}
 	if l.view != nil {
 		state, err := fleet.Restore(l.view.Snapshot())
 		if err != nil {
@@ -239,6 +239,7 @@ func (l *learner) heartbeat(s *stream, h wire.Heartbeat) {
 		silent := time.Duration(h.SilentMS) * time.Millisecond
 		if h.LeaderID != "" && silent < silenceLimit {
 			l.highest = max(l.highest, h.Term)
+			l.store.highest = l.highest
 			l.failures, l.tried = 0, nil
 			if l.leaderID != h.LeaderID || l.leaderEndpoint != h.LeaderEndpoint {
 				l.leaderID, l.leaderEndpoint = h.LeaderID, h.LeaderEndpoint

@@ -41,7 +41,7 @@ func (p *proc) move(a formation.Action) {
 			p.voter, p.learner = voter, learner
 			p.closeBody()
 			if voter != nil && tr.On == formation.SeatedAsLearner { // what it applied as a voter is not fetched again
-				p.h.disk.follow = &followStore{cluster: voter.store.cluster, view: restored(voter.state.SnapshotFor(p.id()))}
+				p.h.disk.follow = &followStore{cluster: voter.store.cluster, view: restored(voter.state.SnapshotFor(p.id())), highest: voter.store.term}
 			}
 			if !p.point("closed") {
 				p.rebuild(a, rec)

@@ -44,16 +44,18 @@ func (p *proc) call(to *host, patience time.Duration, serve func(q *proc, answer
 		if !w.joined(p.h, to) {
 			return
 		}
-		q := to.proc
-		if q == nil {
-			w.after(w.latency(), func() { end(func() { failed("connection refused") }) })
-			return
-		}
-		serve(q, func(f func()) {
-			w.after(w.latency(), func() {
-				if q.alive() && w.joined(p.h, to) {
-					end(f)
-				}
+		to.awake(func() {
+			q := to.proc
+			if q == nil {
+				w.after(w.latency(), func() { p.h.awake(func() { end(func() { failed("connection refused") }) }) })
+				return
+			}
+			serve(q, func(f func()) {
+				w.after(w.latency(), func() {
+					if q.alive() && w.joined(p.h, to) {
+						p.h.awake(func() { end(f) })
+					}
+				})
 			})
 		})
 	})
@@ -106,7 +108,11 @@ func (s *stream) push(from *proc, f func()) {
 		case !s.w.joined(from.h, s.ends[to].h):
 			s.stall()
 		default:
-			f()
+			s.ends[to].h.awake(func() {
+				if s.ends[to].alive() && (!s.closed || s.broken[to] != nil) {
+					f()
+				}
+			})
 		}
 	})
 }
@@ -126,8 +132,12 @@ func (s *stream) stall() {
 func (s *stream) end(i int, why string) {
 	f := s.broken[i]
 	s.broken[i] = nil
-	if f != nil && s.ends[i].alive() {
-		f(why)
+	if p := s.ends[i]; f != nil && p.alive() {
+		p.h.awake(func() {
+			if p.alive() {
+				f(why)
+			}
+		})
 	}
 	if s.broken[0] == nil && s.broken[1] == nil {
 		s.closed = true

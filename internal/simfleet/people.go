@@ -15,14 +15,14 @@ import (
 // leaderOf is the process that leads this machine's fleet, where a person at the machine reaches it; nil: none does.
 func (w *World) leaderOf(h *host) *proc {
 	p := h.proc
-	if p == nil {
+	if p == nil || h.frozen() {
 		return nil
 	}
 	if p.leads() {
 		return p
 	}
 	_, endpoint, _ := p.leader()
-	if to := w.hostAt(endpoint); to != nil && to.proc != nil && to.proc.leads() && w.joined(h, to) && to.proc.view().Cluster() == p.form.Own().Cluster {
+	if to := w.hostAt(endpoint); to != nil && to.proc != nil && !to.frozen() && to.proc.leads() && w.joined(h, to) && to.proc.view().Cluster() == p.form.Own().Cluster {
 		return to.proc
 	}
 	return nil
@@ -31,7 +31,7 @@ func (w *World) leaderOf(h *host) *proc {
 // admits reports whether a leader may be told to admit machines: one that asks another fleet refuses, and one that still
 // chooses whether to ask has people wait.
 func (p *proc) admits() bool {
-	return p != nil && p.leads() && p.form.Own().Mode != formation.Pending && !p.moving && !p.form.Settling(p.now()) &&
+	return p != nil && !p.h.frozen() && p.leads() && p.form.Own().Mode != formation.Pending && !p.moving && !p.form.Settling(p.now()) &&
 		p.view().Dissolving() == nil
 }
 
@@ -279,6 +279,7 @@ func doReprovision(w *World, h *host, arg string) {
 	if m := w.which(arg, w.members(p, true)); m != nil {
 		if _, member := p.view().Member(m.disk.id); member {
 			p.work.q.Reprovision(p.now(), m.disk.id)
+			p.work.record(m.disk.id)
 			p.work.dispatch()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"pace-node/internal/fleet"
 	"pace-node/internal/formation"
 	"pace-node/internal/identity"
+	"pace-node/internal/queue"
 	"pace-node/internal/wire"
 )
 
@@ -45,6 +46,9 @@ type proc struct {
 	afterMove  []func(*record)
 	records    []func() // to be written, the first of them now
 	work       *work
+	means      queue.Means
+	heardOf    map[string]time.Duration // by voter: when it announced itself last
+	handing    bool                     // leadership is being handed to one that can provision
 	healing    healing
 }
 
@@ -58,7 +62,13 @@ func (p *proc) alive() bool { return p.h.proc == p }
 // after lets f happen unless the process has ended by then.
 func (p *proc) after(d time.Duration, f func()) {
 	p.w.after(d, func() {
-		if p.alive() {
+		if p.h.frozen() {
+			p.h.awake(func() {
+				if p.alive() {
+					f()
+				}
+			})
+		} else if p.alive() {
 			f()
 		}
 	})
@@ -293,6 +303,8 @@ func encode(v any) []byte {
 // leadership tells whoever depends on it whether this process leads.
 func (p *proc) leadership() {
 	leads := p.leads()
+	id, _, _ := p.leader()
+	p.means.Led(p.now(), id, p.id())
 	if leads != p.led {
 		p.led = leads
 		if leads {

@@ -9,6 +9,10 @@ import (
 func (k *work) record(id string) {
 	if k.p.leads() {
 		e, _ := k.q.Entry(id)
+		k.p.w.check.Shown(k.p.w.now, k.p.h.name, e)
+		if k.p.w.breaks.ForgetRuns {
+			e.History = nil
+		}
 		k.p.propose(fleet.ProvisionUpdate(id, queue.RecordOf(e, k.beside(id))), func(fleet.Result, error) {})
 	}
 }

@@ -160,7 +160,10 @@ func (w *World) restless(h *host) string {
 		if !p.leads() {
 			return "is alone and does not lead itself"
 		}
-		return w.overlooks(h, own)
+		if why := w.overlooks(h, own); why != "" {
+			return why
+		}
+		return w.unprovisioned(h, p)
 	}
 	lead := w.leaderOf(h)
 	switch {
@@ -172,11 +175,8 @@ func (w *World) restless(h *host) string {
 		return "follows nobody"
 	case lead.h == h && v.CountRole(fleet.RoleVoterPending)+v.CountRole(fleet.RoleLeaving) > 0:
 		return "changes its voters"
-	case lead.h.helper && p.work.target.wants() && !v.Switch(fleet.SettingProvisionPaused):
-		e, _ := lead.work.q.Entry(h.disk.id)
-		return fmt.Sprintf("waits to be provisioned (%s, paused by %d, last error %q)", e.State, lead.work.q.PausedBy(), e.LastError)
 	}
-	return ""
+	return w.unprovisioned(h, lead)
 }
 
 // overlooks says which fleet of its segment a machine on its own would ask and does not.

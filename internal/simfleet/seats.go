@@ -337,9 +337,6 @@ type parting struct {
 
 // handOver has another voter lead: one whose log has all of this one's.
 func (v *voter) handOver() {
-	if v.role != roleLeader {
-		return
-	}
 	conf, _ := v.store.conf()
 	best := ""
 	for _, s := range conf {
@@ -347,9 +344,17 @@ func (v *voter) handOver() {
 			best = s.id
 		}
 	}
-	if best != "" && v.match[best] == v.store.last() {
-		v.send(best, message{kind: msgTimeoutNow, term: v.store.term})
+	v.handOverTo(best)
+}
+
+// handOverTo has a voter lead, if its log has all of this one's; false: it has not, or this one does not lead.
+func (v *voter) handOverTo(id string) bool {
+	conf, _ := v.store.conf()
+	if votes, _ := seatOf(conf, id); v.role != roleLeader || !votes || v.match[id] != v.store.last() {
+		return false
 	}
+	v.send(id, message{kind: msgTimeoutNow, term: v.store.term})
+	return true
 }
 
 func restored(snapshot []byte) *fleet.View {

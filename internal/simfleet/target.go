@@ -27,7 +27,7 @@ type target struct {
 	wished   bool // a person asked that it be provisioned again
 	told     time.Duration
 	started  bool // this start was heard by a leader
-	highest  uint64
+	obeyed   fleet.Obeyed
 }
 
 func newTarget(p *proc) *target {
@@ -62,6 +62,7 @@ func (t *target) announcement() wire.Announce {
 // tick says to the leader what it does not know yet.
 func (t *target) tick() {
 	if t.p.w.now-t.told >= tellEvery {
+		t.p.tellMeans()
 		t.tell()
 	}
 }
@@ -134,23 +135,26 @@ func (t *target) viewChanged(v *fleet.View) {
 
 // changedFleet: a machine wants provisioning in a new fleet, and knows no term of it.
 func (t *target) changedFleet() {
-	t.started, t.highest = false, 0
+	t.started, t.obeyed = false, fleet.Obeyed{}
 	t.p.h.disk.serials = nil
 }
 
-type stepAnswer struct{ digest, failed string }
+type stepAnswer struct {
+	digest, failed string
+	again          bool // it is refused for now
+}
 
 // doStep does one step of a lease, which it judges by the roster that is applied here, and by the clock of whoever sent it:
 // as its heartbeats give it where it is followed, else as it said on the session.
 func (t *target) doStep(step string, lease, body []byte, from string, said time.Duration) any {
 	p := t.p
-	if t.busy {
-		return stepAnswer{failed: "busy with another change"}
+	if t.busy && !p.w.breaks.TwoSteps {
+		return stepAnswer{failed: "busy with another change", again: true}
 	}
 	in := fleet.LeaseInput{Raw: lease, View: p.view(), Self: p.id(), Step: step, BodyDigest: sha256.Sum256(body), LeaderNow: p.w.time().Add(said),
-		Seen: func(s [16]byte) bool { return p.h.disk.serials[s] }, HighestTerm: t.highest}
+		Seen: func(s [16]byte) bool { return p.h.disk.serials[s] }, ObeyedTerm: t.obeyed.Term(p.now(), p.view().Cluster(), p.view().Epoch())}
 	if l := p.learner; l != nil {
-		in.Silence, in.HighestTerm = time.Duration(math.MaxInt64), max(in.HighestTerm, l.highest)
+		in.Silence, in.HighestTerm = time.Duration(math.MaxInt64), l.highest
 		if l.everHeard {
 			in.Silence = p.w.now - l.heard
 		}
@@ -158,18 +162,20 @@ func (t *target) doStep(step string, lease, body []byte, from string, said time.
 			in.LeaderNow = epochStart.Add(p.w.now + l.offset)
 		}
 	} else if p.voter != nil {
-		in.HighestTerm = max(in.HighestTerm, p.voter.store.term)
+		in.HighestTerm = p.voter.store.term
+	}
+	if p.w.breaks.OldTerms || p.w.breaks.OldRestarts && step == string(queue.StageRestart) {
+		in.HighestTerm, in.ObeyedTerm = 0, 0
 	}
 	claims, verdict := fleet.JudgeLease(in)
 	if verdict != fleet.LeaseOK {
-		return stepAnswer{failed: "lease refused: " + verdict.String()}
+		return stepAnswer{failed: "lease refused: " + verdict.String(), again: verdict.Retry()}
 	}
-	p.w.check.worked(p.w.now, p.h.name, claims)
-	t.highest = max(t.highest, claims.Term)
 	t.busy = true
 	return later(func(done func(any)) {
 		end := func(a stepAnswer) {
 			t.busy = false
+			p.w.check.StepEnds(p.h.name)
 			done(a)
 		}
 		p.write("lease", func() {
@@ -178,13 +184,19 @@ func (t *target) doStep(step string, lease, body []byte, from string, said time.
 			}
 			p.h.disk.serials[claims.Serial] = true
 		}, func(err error) {
-			switch {
-			case err != nil:
+			if err != nil {
 				end(stepAnswer{failed: err.Error()})
+				return
+			}
+			t.obeyed.Begin(p.now(), &claims)
+			p.w.check.StepBegins(p.w.now, p.h.name, claims)
+			switch {
 			case claims.Cluster != p.rec.own.Cluster || p.moving:
 				end(stepAnswer{failed: "this machine changes fleets"})
 			case step == string(queue.StageConfigure):
-				t.configure(claims.Cluster, body, end)
+				t.configure(claims, body, end)
+			case p.h.disk.current.digest != string(body):
+				end(stepAnswer{failed: "it holds another configuration"})
 			default:
 				p.after(p.h.chance.between(10*time.Millisecond, 3*time.Second), func() {
 					end(stepAnswer{})
@@ -195,10 +207,11 @@ func (t *target) doStep(step string, lease, body []byte, from string, said time.
 	})
 }
 
-func (t *target) configure(cluster string, body []byte, end func(stepAnswer)) {
+func (t *target) configure(claims wire.LeaseClaims, body []byte, end func(stepAnswer)) {
 	digest := fmt.Sprintf("%x", sha256.Sum256(body))
 	t.p.write("configured", func() {
-		t.p.h.disk.current = configured{cluster: cluster, digest: digest}
+		t.p.w.check.StepWrites(t.p.w.now, t.p.h.name, claims)
+		t.p.h.disk.current = configured{cluster: claims.Cluster, digest: digest}
 	}, func(err error) {
 		if err != nil {
 			end(stepAnswer{failed: err.Error()})

@@ -30,6 +30,7 @@ type work struct {
 	busy     int
 	events   map[string]queue.Mark
 	awaiting map[string]string // digest that a held machine has to announce
+	confirms map[string]bool   // its confirmation is being committed
 	target   *target
 }
 
@@ -41,7 +42,7 @@ type workRun struct {
 }
 
 func newWork(p *proc) *work {
-	k := &work{p: p, runs: map[string]*workRun{}, events: map[string]queue.Mark{}, awaiting: map[string]string{}}
+	k := &work{p: p, runs: map[string]*workRun{}, events: map[string]queue.Mark{}, awaiting: map[string]string{}, confirms: map[string]bool{}}
 	k.q = queue.New(queue.Config{Interval: workInterval, Capacity: 16, Rand: p.h.chance.Float64})
 	k.target = newTarget(p)
 	return k
@@ -63,10 +64,13 @@ func (k *work) lead(on bool) {
 		k.q.Pause(queue.PauseNoLeadership)
 		k.q.DropAll()
 		for _, r := range k.sorted() {
-			k.give(r, queue.Result{Outcome: queue.OutcomeSkipped}) // a worker ends at its next boundary
+			if !k.p.w.breaks.KeepRuns {
+				k.give(r, queue.Result{Outcome: queue.OutcomeSkipped}) // a worker ends at its next boundary
+			}
 		}
 		clear(k.events)
 		clear(k.awaiting)
+		clear(k.confirms)
 		return
 	}
 	for m := range k.p.view().Members() {
@@ -115,6 +119,7 @@ func (k *work) tick() {
 	}
 	if k.p.w.now >= k.round {
 		k.round = k.p.w.now + workInterval
+		k.meansLooked()
 		k.discover()
 	}
 	k.dispatch()
@@ -249,6 +254,8 @@ func (k *work) dispatch() {
 			case r.over:
 			case !a.Wants && !job.Asked:
 				k.give(r, queue.Result{Outcome: queue.OutcomeUnwanted, Stage: queue.StageProbe})
+			case a.Busy && !k.p.w.breaks.TwoSteps:
+				k.give(r, queue.Result{Outcome: queue.OutcomeNotYet, Stage: queue.StageProbe, Error: "busy with another leader's step"})
 			default:
 				r.boot = a.BootID
 				k.begin(r)
@@ -287,10 +294,17 @@ func (k *work) cycle(r *workRun) {
 	default:
 		body := fmt.Appendf(nil, "configuration %d of %s", r.job.Generation, r.job.ID)
 		k.step(r, queue.StageConfigure, body, func(digest string) {
-			k.step(r, queue.StageRestart, []byte(digest), func(string) {
-				k.awaiting[r.job.ID] = digest
-				k.give(r, queue.Result{Outcome: queue.OutcomeSuccess, Stage: queue.StageRestart})
-			})
+			restart := func() {
+				k.step(r, queue.StageRestart, []byte(digest), func(string) {
+					k.awaiting[r.job.ID] = digest
+					k.give(r, queue.Result{Outcome: queue.OutcomeSuccess, Stage: queue.StageRestart})
+				})
+			}
+			if k.p.w.breaks.OldRestarts {
+				k.p.after(3*time.Second, restart)
+				return
+			}
+			restart()
 		})
 	}
 }
@@ -312,6 +326,8 @@ func (k *work) step(r *workRun, stage queue.Stage, body []byte, done func(digest
 		case r.over:
 		case a.failed == "":
 			done(a.digest)
+		case a.again:
+			k.give(r, queue.Result{Outcome: queue.OutcomeNotYet, Stage: stage, Error: a.failed})
 		default:
 			k.give(r, queue.Result{Outcome: queue.OutcomeError, Stage: stage, Error: a.failed})
 		}
@@ -327,6 +343,13 @@ func (k *work) forget(r *workRun) {
 	}
 }
 
+// leavesNothing reports whether a run ended so that nothing of it is kept in the fleet's state.
+func (k *work) leavesNothing(r *workRun, res queue.Result) bool {
+	e, _ := k.q.Entry(r.job.ID)
+	return res.Outcome == queue.OutcomeSkipped || res.Outcome == queue.OutcomeUnwanted ||
+		res.Outcome == queue.OutcomeNotYet && e.Attempt < r.job.Attempt // where it is not, it was refused for too long
+}
+
 // give ends a run.
 func (k *work) give(r *workRun, res queue.Result) {
 	if r.over {
@@ -335,7 +358,7 @@ func (k *work) give(r *workRun, res queue.Result) {
 	r.over = true
 	k.forget(r)
 	res.BootID = r.boot
-	if !k.q.Finish(k.now(), r.job, res) || res.Outcome == queue.OutcomeSkipped || res.Outcome == queue.OutcomeUnwanted {
+	if !k.q.Finish(k.now(), r.job, res) || k.leavesNothing(r, res) {
 		k.dispatch()
 		return
 	}
@@ -348,14 +371,18 @@ func (k *work) give(r *workRun, res queue.Result) {
 
 // announced takes what a member says of itself: a held one may confirm by it.
 func (k *work) announced(id string, a wire.Announce) {
-	if !k.led || k.awaiting[id] == "" || k.awaiting[id] != a.ConfigDigest || !k.q.AwaitsConfirm(id) {
+	if !k.led || k.confirms[id] || k.awaiting[id] == "" || k.awaiting[id] != a.ConfigDigest || !k.q.AwaitsConfirm(id) {
 		return
 	}
 	e, _ := k.q.Entry(id)
 	b := k.beside(id)
 	b.Component = a.Component
 	rec, turn := queue.ConfirmedRecord(k.now(), e, b), k.turn
+	k.confirms[id] = true
 	k.p.propose(fleet.ProvisionUpdate(id, rec), func(_ fleet.Result, err error) {
+		if k.turn == turn {
+			delete(k.confirms, id)
+		}
 		if err == nil && k.turn == turn && k.q.Confirmed(k.now(), id) {
 			delete(k.awaiting, id)
 			k.p.w.sum.Provisioned++

@@ -18,6 +18,12 @@ type Breaks struct {
 	DropCommands bool // a learner leaves some commands out
 	Deaf         bool // an approval never reaches who waits
 	KeepQueue    bool // a leader that lost its seat keeps its queue
+	KeepRuns     bool // it has its workers go on
+	KeepLeading  bool // one that has nothing to provision with leads on
+	TwoSteps     bool // a machine begins a step while another one runs
+	OldTerms     bool // it takes leases of any term
+	OldRestarts  bool // it does to restart, and leaders wait for a while before
+	ForgetRuns   bool // a leader records a machine without how its runs ended
 }
 
 // World is a story being told.
