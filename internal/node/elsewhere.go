@@ -386,15 +386,32 @@ func (n *Node) acceptable(ctx context.Context, r wire.ClusterRequest) (acceptOf,
 	return of, nil
 }
 
-// fetchRoster has the machine of the key approve this one: an approval is signed, holds the roster to follow by, and is
-// given at once to whom its state holds.
+// fetchRoster has the machine of the key approve this one. A session that was there already may be ending just then, as that
+// machine ends those of a key that it revoked: where one gave no answer, a new one is asked.
 func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byte, error) {
+	roster, raw, mute, err := n.rosterOf(ctx, of)
+	if mute == nil || ctx.Err() != nil {
+		return roster, raw, err
+	}
+	mute.Close(err)
+	roster, raw, _, err = n.rosterOf(ctx, of)
+	return roster, raw, err
+}
+
+// rosterOf asks once: an approval is signed, holds the roster to follow by, and is given at once to whom its state holds.
+// mute is the session that gave no answer, if that is why it failed.
+func (n *Node) rosterOf(ctx context.Context, of acceptOf) (roster wire.Roster, raw []byte, mute *netio.Session, err error) {
 	var none wire.Roster
-	refuse := func(text, hint string) (wire.Roster, []byte, error) {
-		return none, nil, wire.NewError(wire.CodeRefusedByRule, text, hint)
+	refuse := func(text, hint string) (wire.Roster, []byte, *netio.Session, error) {
+		return none, nil, nil, wire.NewError(wire.CodeRefusedByRule, text, hint)
+	}
+	silent := func(s *netio.Session, err error) (wire.Roster, []byte, *netio.Session, error) {
+		if errors.As(err, new(*wire.Error)) {
+			s = nil // it did answer
+		}
+		return none, nil, s, notTaken(err, "look at it there: pacectl node")
 	}
 	var s *netio.Session
-	var err error
 	for _, endpoint := range of.endpoints {
 		// Not a session of its own: two of one member look like a copied machine.
 		if s, err = n.hub.Connect(ctx, endpoint, of.key, n.hello); err == nil {
@@ -402,12 +419,12 @@ func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byt
 		}
 	}
 	if err != nil {
-		return none, nil, wire.NewError(wire.CodeBusy, "the machine of that key does not answer: "+err.Error(), "look at it there: pacectl node; or say where it is: pacectl fleet accept "+of.key.String()+" HOST:PORT")
+		return none, nil, nil, wire.NewError(wire.CodeBusy, "the machine of that key does not answer: "+err.Error(), "look at it there: pacectl node; or say where it is: pacectl fleet accept "+of.key.String()+" HOST:PORT")
 	}
 	h, _, said := s.Hello()
 	if !said {
 		if err := n.hello(ctx, s); err != nil {
-			return none, nil, notTaken(err, "look at it there: pacectl node")
+			return silent(s, err)
 		}
 		h, _, _ = s.Hello()
 	}
@@ -428,27 +445,27 @@ func (n *Node) fetchRoster(ctx context.Context, of acceptOf) (wire.Roster, []byt
 		return refuse("that machine does not lead the fleet, and only its leader is accepted", "pacectl fleet status there shows who leads; accept that one's key")
 	}
 	if err != nil {
-		return none, nil, notTaken(err, "look at it there: pacectl node")
+		return silent(s, err)
 	}
 	defer done()
 	ans, err := wire.DecodeEnrollAnswer(first)
 	if err != nil {
-		return none, nil, notTaken(err, "bring both machines to one version")
+		return none, nil, nil, notTaken(err, "bring both machines to one version")
 	}
 	outcome, err := ask.Answer(ans)
 	switch {
 	case err != nil:
-		return none, nil, notTaken(err, "compare the key with what pacectl node prints there")
+		return none, nil, nil, notTaken(err, "compare the key with what pacectl node prints there")
 	case outcome == wire.OutcomeRevoked:
 		return refuse("that fleet has forgotten this machine: its key is revoked there", "pacectl fleet leave --force, then pace-node --reset-identity, and let it ask to join anew")
 	case outcome != wire.OutcomeApproved:
 		return refuse("that fleet's state does not hold this machine, which was admitted after what was recovered", "pacectl fleet leave --force, and let it ask to join again")
 	}
-	roster, err := enroll.CheckRoster(ans.Roster, of.cluster, n.id, n.key.Public())
+	roster, err = enroll.CheckRoster(ans.Roster, of.cluster, n.id, n.key.Public())
 	if err != nil {
-		return none, nil, notTaken(err, "bring both machines to one version; pacectl fleet status there shows what it has of this one")
+		return none, nil, nil, notTaken(err, "bring both machines to one version; pacectl fleet status there shows what it has of this one")
 	}
-	return roster, json.RawMessage(ans.Roster), nil
+	return roster, json.RawMessage(ans.Roster), nil, nil
 }
 
 // notTaken is why the word of the machine that was to be accepted could not be had: its own refusal, or what went wrong on
