@@ -26,6 +26,7 @@ const (
 	soloMode     = 0o600
 	groupMode    = 0o660
 	staleTimeout = 2 * time.Second // for another node to take our connection
+	adminLook    = 5 * time.Second // how often it is looked whether the socket still has its name
 )
 
 // ListenAdmin opens the administrators' socket. It has its mode (0600, or 0660
@@ -47,17 +48,28 @@ func ListenAdmin(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("administrators' socket %s: %w", path, err)
 		}
 	}
+	l := &unixListener{path: path}
+	inner, made, err := openAdmin(path)
+	if err != nil {
+		return nil, err
+	}
+	l.inner, l.made = inner, made
+	return l, nil
+}
+
+// openAdmin puts a socket of our own at a path.
+func openAdmin(path string) (*net.UnixListener, os.FileInfo, error) {
 	// A folder that only we can enter holds the socket until its mode is set;
 	// a rename then shows it, and replaces a stale one, in one step.
 	nest, err := makeNest(filepath.Dir(path))
 	if err != nil {
-		return nil, fmt.Errorf("administrators' socket %s: %w", path, err)
+		return nil, nil, fmt.Errorf("administrators' socket %s: %w", path, err)
 	}
 	defer os.RemoveAll(nest)
 	early := filepath.Join(nest, "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: early, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("administrators' socket %s: %w", path, err)
+		return nil, nil, fmt.Errorf("administrators' socket %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
 	if err = protect(path, early); err == nil {
@@ -65,9 +77,14 @@ func ListenAdmin(path string) (net.Listener, error) {
 	}
 	if err != nil {
 		l.Close()
-		return nil, fmt.Errorf("administrators' socket %s: %w", path, err)
+		return nil, nil, fmt.Errorf("administrators' socket %s: %w", path, err)
 	}
-	return ownedListener(l, path)
+	made, err := os.Lstat(path)
+	if err != nil {
+		l.Close()
+		return nil, nil, fmt.Errorf("administrators' socket %s: %w", path, err)
+	}
+	return l, made, nil
 }
 
 // makeNest makes a folder of mode 0700 whose name is no longer than the socket's
@@ -108,30 +125,56 @@ func protect(path, early string) error {
 	return os.Chmod(early, soloMode)
 }
 
-// unixListener removes its socket when it is closed, if it is still its own.
+// unixListener removes its socket when it is closed, if it is still its own, and makes it anew where somebody removed it: a
+// program that cleans a temporary folder, or a hand. Without its name nobody could ask this node anything, or stop it by a verb.
 type unixListener struct {
-	net.Listener
 	path string
-	made os.FileInfo
-	once sync.Once
+
+	mu     sync.Mutex
+	inner  *net.UnixListener
+	made   os.FileInfo
+	closed bool
 }
 
-func ownedListener(l net.Listener, path string) (net.Listener, error) {
-	made, err := os.Lstat(path)
-	if err != nil {
-		l.Close()
-		return nil, fmt.Errorf("administrators' socket %s: %w", path, err)
+// Accept implements net.Listener.
+func (l *unixListener) Accept() (net.Conn, error) {
+	for {
+		l.mu.Lock()
+		inner := l.inner
+		l.mu.Unlock()
+		inner.SetDeadline(time.Now().Add(adminLook))
+		c, err := inner.Accept()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c, err
+		}
+		l.renew()
 	}
-	return &unixListener{Listener: l, path: path, made: made}, nil
 }
 
+// renew makes the socket anew where its name is gone. Where that fails, as without its folder, it is tried again.
+func (l *unixListener) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := os.Lstat(l.path); l.closed || !errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if inner, made, err := openAdmin(l.path); err == nil {
+		l.inner.Close()
+		l.inner, l.made = inner, made
+	}
+}
+
+// Close implements net.Listener.
 func (l *unixListener) Close() error {
-	l.once.Do(func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
 		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
 			os.Remove(l.path)
 		}
-	})
-	return l.Listener.Close()
+	}
+	return l.inner.Close()
 }
 
 // Addr returns the path that clients use.

@@ -290,3 +290,63 @@ func TestAcceptGoesOn(t *testing.T) {
 		t.Error("it spins")
 	}
 }
+
+// TestSocketIsMadeAnew: a socket whose name somebody removed is there again, with its mode, and closing removes that one; what
+// else stands there by now is left alone.
+func TestSocketIsMadeAnew(t *testing.T) {
+	path := filepath.Join(shortDir(t), "admin.sock")
+	l, err := ListenAdmin(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ul := l.(*unixListener)
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			c.Close()
+		}
+		accepted <- err
+	}()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+		ul.mu.Lock()
+		ul.inner.SetDeadline(time.Now()) // the next look is now
+		ul.mu.Unlock()
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			c.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Lstat(path); err != nil || fi.Mode() != os.ModeSocket|soloMode {
+		t.Errorf("%v %v", fi, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ul.renew()
+	l.Close()
+	ul.renew()
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+		t.Errorf("a file of somebody else's: %v %v", fi, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	ul.renew()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is made after it was closed: %v", err)
+	}
+}
