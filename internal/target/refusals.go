@@ -122,10 +122,10 @@ var (
 	ErrConfig = errors.New("target: not a usable configuration of the target")
 	// ErrFolder: the folder cannot be used.
 	ErrFolder = errors.New("target: the folder of the provisioned configuration cannot be used")
-	// ErrClosed: the target was closed.
 	// ErrNotKept is what a permission is refused with that could not be written down: the disk is full, and may not be later.
 	ErrNotKept = errors.New("the lease could not be recorded as spent")
-	ErrClosed  = errors.New("target: this node is stopping")
+	// ErrClosed: the target was closed.
+	ErrClosed = errors.New("target: this node is stopping")
 	// errChangedFleet ends a step at its boundary.
 	errChangedFleet = errors.New("target: this machine changed fleet")
 )
