@@ -133,6 +133,10 @@ func report(r io.Reader, w io.Writer) (passed, failed int, skips []skip, err err
 			delete(kept, k)
 		case "fail":
 			if e.Test == "" {
+				for _, t := range unended(kept, e.Package) { // the process died under them: why stands in what the last one printed
+					fmt.Fprintf(w, "%s of %s had not ended:\n%s", t, e.Package, strings.Join(kept[key{e.Package, t}], ""))
+					delete(kept, key{e.Package, t})
+				}
 				fmt.Fprintf(w, "FAIL %s (%.1fs)\n%s", e.Package, e.Elapsed, strings.Join(kept[k], ""))
 				if strings.Join(kept[k], "") != "" && !slices.ContainsFunc(kept[k], func(s string) bool { return strings.HasPrefix(s, "FAIL") }) {
 					failed++
@@ -145,6 +149,17 @@ func report(r io.Reader, w io.Writer) (passed, failed int, skips []skip, err err
 		}
 	}
 	return passed, failed, skips, sc.Err()
+}
+
+// unended are the tests of a package that have printed something and neither passed, failed nor were skipped.
+func unended(kept map[key][]string, pkg string) (tests []string) {
+	for k := range kept {
+		if k.pkg == pkg && k.test != "" {
+			tests = append(tests, k.test)
+		}
+	}
+	slices.Sort(tests)
+	return tests
 }
 
 var skipLine = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)$`)
