@@ -39,10 +39,8 @@ $(PLATFORMS):
 test: ## every test that needs no root (what needs it is skipped by name)
 	$(RUN) test $(ALL)
 
-# On one processor a process: with more, the race detector's own runtime ends now and then inside testing/synctest, whose bubbles
-# use one context of it at once (docs/decisions/0113). What it reports does not ask that two things run at the same time.
 race: ## the same under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(RUN) test -race -cpu 1 -timeout 30m $(ALL)
+	CGO_ENABLED=1 $(RUN) test -race -timeout 30m $(ALL)
 
 vet: ## go vet for every system
 	for os in linux windows darwin; do for arch in amd64 arm64; do GOOS=$$os GOARCH=$$arch go vet ./...; done; done
