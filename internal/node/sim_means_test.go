@@ -17,7 +17,7 @@ import (
 )
 
 func (s *sim) set(n *Node, name, value string) error {
-	return s.cluster(n, wire.ClusterRequest{Op: "set", Name: name, Value: value})
+	return s.asked(n, wire.ClusterRequest{Op: "set", Name: name, Value: value})
 }
 
 // TestSimProfile: a setting of the fleet gives every voter its helper, takes the queue up that had nothing to provision with,
@@ -84,7 +84,14 @@ func TestSimProfile(t *testing.T) {
 			t.Errorf("a learner says %q", detail)
 		}
 		s.must(s.set(lead, fleet.SettingProvisioning, ""))
-		s.want(10*time.Second, "the setting is gone", func() bool { return s.metric(lead, "pace_provision_paused") == 1 })
+		s.want(10*time.Second, "the setting is gone", func() bool { // it is handed on, for none of them has anything to provision with
+			lead := s.leading()
+			if lead == nil {
+				return false
+			}
+			value, _ := lead.View().Setting(fleet.SettingProvisioning)
+			return value == "" && s.metric(lead, "pace_provision_paused") == 1
+		})
 	})
 }
 

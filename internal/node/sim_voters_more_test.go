@@ -27,17 +27,22 @@ func roleIn(on, of *Node) fleet.Role {
 
 // asked puts a verb to a node and follows its redirects, as pacectl does.
 func (s *sim) asked(n *Node, r wire.ClusterRequest) error {
-	for {
+	for began := time.Now(); ; {
 		err := s.cluster(n, r)
 		var refused *wire.Error
-		if !errors.As(err, &refused) || refused.Code != wire.CodeNotLeader || refused.Text == "" {
+		if !errors.As(err, &refused) || refused.Code != wire.CodeNotLeader || time.Since(began) > 10*time.Second {
 			return err
+		}
+		if refused.Text == "" { // the voters elect a leader: the remedy is to try again in a few seconds
+			time.Sleep(100 * time.Millisecond)
+			continue
 		}
 		for i, other := range s.nodes {
 			if other != nil && endpointOf(i) == refused.Text {
 				n = other
 			}
 		}
+		time.Sleep(time.Millisecond) // whom it names may have stepped down, and name it
 	}
 }
 
